@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from server.api import compare, join, kv, live, metrics, operation, status
 from server.api import models as models_api
 from server.api.lmtp import session as lmtp
-from server.api.openai import chat, completions, render, response_events
+from server.api.openai import routes as openai
 from server.core.models import Models
 from server.core.settings import ServerSettings
 from server.http import errors
@@ -78,8 +78,7 @@ _EXAMPLES = {
 def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
     """Return the app that serves `models`. Call `models.start()` before serving requests."""
     app = app_without_routes(models.settings, body_limits(models), request_log)
-    openai = (completions, chat, response_events, render)
-    for api in (*openai, models_api, operation, status, metrics, live, compare, kv):
+    for api in (openai, models_api, operation, status, metrics, live, compare, kv):
         app.include_router(api.routes(models))
     app.include_router(join.routes(models.settings.host))
     lmtp.install(app, models)

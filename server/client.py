@@ -193,20 +193,6 @@ class Client:
             for task in tasks:
                 task.cancel()
 
-    async def fire(self, requests: Sequence[Mapping[str, Any]]) -> list[StreamEvent]:
-        """Pause the engine, queue all requests, resume it, and return all events in order."""
-        self.pause()
-        streams = await self.queue(requests)
-        self.resume()
-        return [event async for event in self.read(streams)]
-
-    async def stream(
-        self, prompt: str, *, max_tokens: int = 50, label: str = "", **fields: object
-    ) -> AsyncIterator[StreamEvent]:
-        """Send one request and yield its events."""
-        async for event in await self.submit(prompt, max_tokens=max_tokens, label=label, **fields):
-            yield event
-
     def _request(self, method: str, path: str, body: object = None) -> httpx.Response:
         with self._naming_the_server():
             return self._http.request(method, path, json=body)

@@ -13,8 +13,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from server.api.live import json_lines, previous_run
+from server.api.live import previous_run
 from server.api.operation import check_allowed
+from server.core.event_log import json_lines
 from server.core.models import Models, ViewedModel
 from server.http.errors import ApiError, unavailable
 from underglass import child

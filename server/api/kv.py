@@ -13,12 +13,12 @@ Differs from production: NIXL and Mooncake copy memory from machine to machine (
 layers are still being computed. Here the gateway forwards one HTTP body.
 """
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
+from starlette.requests import ClientDisconnect
 
 from server.api.operation import check_allowed
 from server.core.commands import AdoptKV, DescribeKV, ExportKV
@@ -30,7 +30,7 @@ from server.core.kv_transfer import (
 )
 from server.core.models import Models, ViewedModel
 from server.core.settings import MAX_NAME_LENGTH, ServerSettings
-from server.http.bodies import UNLIMITED_PATH, too_large
+from server.http.bodies import UNLIMITED_PATH, read_limited
 from server.http.errors import ApiError
 from server.http.fields import Strict
 
@@ -102,7 +102,10 @@ def routes(models: Models) -> APIRouter:
         _check_is_gateway(request, settings)
         with models.commanded(model) as bridge:
             layout = await bridge.ask(DescribeKV(0))
-            body = await _read(request, max_body_bytes(layout), settings.stall_seconds)
+            limit, seconds = max_body_bytes(layout), settings.stall_seconds
+            body = await read_limited(request.scope, request.receive, limit, seconds)
+            if body is None:
+                raise ClientDisconnect
             header, pages = decode_pages(body, layout, bridge.tokenizer.vocab_size)
             command = AdoptKV(0, header.tokens, header.first, pages, source)
             blocks = await bridge.ask(command)
@@ -139,22 +142,3 @@ def _check_is_gateway(request: Request, settings: ServerSettings) -> None:
             code="cluster_key",
         )
     check_allowed(request, settings)
-
-
-async def _read(request: Request, limit: int, seconds: float) -> bytes:
-    """Return the body. Raises ApiError if it is too large or too slow."""
-    announced = request.headers.get("content-length", "0")
-    if announced.isdigit() and int(announced[:16]) > limit:
-        raise too_large(limit)
-    body = bytearray()
-    try:
-        async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limit:
-                    raise too_large(limit)
-    except TimeoutError:
-        raise ApiError(
-            408, f"the body did not arrive within {seconds:g} s", code="request_timeout"
-        ) from None
-    return bytes(body)

@@ -40,7 +40,7 @@ from engine.core.declared import Setting, settings_of
 from engine.core.extras import MissingExtraError
 from server.api.operation import may_control
 from server.core.bridge import Bridge
-from server.core.event_log import PreviousRun, Window, encode_event
+from server.core.event_log import PreviousRun, Window, encode_event, json_lines
 from server.core.models import Models, ViewedModel
 from server.core.run_until import Stopped
 from server.core.settings import ServerSettings
@@ -278,11 +278,6 @@ def previous_run(bridge: Bridge) -> PreviousRun:
             code="no_previous_run",
         )
     return bridge.previous
-
-
-def json_lines(events: Iterable[msgspec.Struct]) -> bytes:
-    """Encode events as JSON Lines."""
-    return b"".join(encode_event(event) + b"\n" for event in events)
 
 
 def _seq_after(last_event_id: str | None, run: str) -> int:

@@ -5,10 +5,11 @@ requests back to release them together, and restart the engine with other settin
 """
 
 import secrets
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
@@ -199,41 +200,37 @@ def routes(models: Models) -> APIRouter:
             raise unavailable(not_ready, "not_ready")
         return Ready(status="ready", trace_error=bridge.trace_error)
 
-    @router.post("/engine/pause", tags=["Teacher's controls"])
-    async def pause(request: Request, model: ViewedModel = None) -> EngineState:
+    async def commanded(request: Request, model: ViewedModel = None) -> AsyncIterator[Bridge]:
+        check_allowed(request, settings)
+        with models.commanded(model) as bridge:
+            yield bridge
+
+    controls = APIRouter(prefix="/engine", tags=["Teacher's controls"])
+    Commanded = Annotated[Bridge, Depends(commanded)]
+
+    @controls.post("/pause")
+    async def pause(bridge: Commanded) -> EngineState:
         """Pause the engine. A paused engine still queues requests, but runs no step."""
-        check_allowed(request, settings)
-        with models.commanded(model) as bridge:
-            return EngineState(step=await bridge.classroom.pause(), paused=True)
+        return EngineState(step=await bridge.classroom.pause(), paused=True)
 
-    @router.post("/engine/resume", tags=["Teacher's controls"])
-    async def resume(request: Request, model: ViewedModel = None) -> EngineState:
+    @controls.post("/resume")
+    async def resume(bridge: Commanded) -> EngineState:
         """Resume the engine."""
-        check_allowed(request, settings)
-        with models.commanded(model) as bridge:
-            return EngineState(step=await bridge.classroom.resume(), paused=False)
+        return EngineState(step=await bridge.classroom.resume(), paused=False)
 
-    @router.post("/engine/step", tags=["Teacher's controls"])
-    async def step(
-        request: Request, body: StepRequest | None = None, model: ViewedModel = None
-    ) -> EngineState:
+    @controls.post("/step")
+    async def step(bridge: Commanded, body: StepRequest | None = None) -> EngineState:
         """Run steps of a paused engine, then return the number of the last one."""
-        check_allowed(request, settings)
         steps = body.steps if body else 1
-        with models.commanded(model) as bridge:
-            return EngineState(step=await bridge.classroom.step(steps), paused=True)
+        return EngineState(step=await bridge.classroom.step(steps), paused=True)
 
-    @router.post("/engine/run_until", tags=["Teacher's controls"])
-    async def run_until(
-        request: Request, body: RunUntilRequest, model: ViewedModel = None
-    ) -> StoppedEngine:
+    @controls.post("/run_until")
+    async def run_until(bridge: Commanded, body: RunUntilRequest) -> StoppedEngine:
         """Pause the engine, run it until something happens, and return what stopped it.
 
         The engine stops after the step in which the event happened. /engine/pause stops it earlier.
         """
-        check_allowed(request, settings)
-        with models.commanded(model) as bridge:
-            stopped = await bridge.classroom.run_until(body.until, body.request, body.steps)
+        stopped = await bridge.classroom.run_until(body.until, body.request, body.steps)
         return StoppedEngine(
             step=stopped.step,
             paused=stopped.reason != "resumed",
@@ -242,7 +239,7 @@ def routes(models: Models) -> APIRouter:
             message=stopped.message,
         )
 
-    @router.post("/engine/restart", tags=["Teacher's controls"])
+    @controls.post("/restart")
     async def restart(
         request: Request, body: RestartRequest, model: ViewedModel = None
     ) -> RestartedEngine:
@@ -262,39 +259,37 @@ def routes(models: Models) -> APIRouter:
             changed=bridge.previous.changed,
         )
 
-    @router.post("/engine/hold_submissions", tags=["Teacher's controls"])
-    async def hold_submissions(request: Request, model: ViewedModel = None) -> Submissions:
+    @controls.post("/hold_submissions")
+    async def hold_submissions(bridge: Commanded) -> Submissions:
         """Hold new requests back, so that they do not reach the engine until they are released."""
-        check_allowed(request, settings)
-        with models.commanded(model) as bridge:
-            bridge.classroom.hold()
-            return Submissions(holding=True, requests=len(bridge.classroom.held))
+        bridge.classroom.hold()
+        return Submissions(holding=True, requests=len(bridge.classroom.held))
 
-    @router.post("/engine/release_submissions", tags=["Teacher's controls"])
-    async def release_submissions(request: Request, model: ViewedModel = None) -> Submissions:
+    @controls.post("/release_submissions")
+    async def release_submissions(bridge: Commanded) -> Submissions:
         """Release all held requests into the same step and stop holding new requests back."""
-        check_allowed(request, settings)
-        with models.commanded(model) as bridge:
-            return Submissions(holding=False, requests=await bridge.classroom.release())
+        return Submissions(holding=False, requests=await bridge.classroom.release())
 
-    @router.post("/engine/screen", tags=["Teacher's controls"])
-    async def screen(request: Request, body: Screen, model: ViewedModel = None) -> Screen:
+    @controls.post("/screen")
+    async def screen(bridge: Commanded, body: Screen) -> Screen:
         """Tell the class's phones which earlier step the projector's screen shows."""
-        check_allowed(request, settings)
-        models.viewed(model).classroom.show_on_screen(body.step)
+        bridge.classroom.show_on_screen(body.step)
         return body
 
+    router.include_router(controls)
     return router
 
 
 def _health(bridge: Bridge) -> Health:
-    counts = engine_counts(bridge.window.state) | {"paused": bridge.paused}
+    status: Literal["ok", "stuck", "draining", "failed"] = "stuck" if bridge.stuck else "ok"
+    if bridge.failure or bridge.draining:
+        status = "failed" if bridge.failure else "draining"
     return Health(
-        status=_status(bridge),
+        status=status,
         pending_submit=bridge.pending_submit,
         failure=bridge.failure,
         trace_error=bridge.trace_error,
-        **counts,
+        **engine_counts(bridge.window.state) | {"paused": bridge.paused},
     )
 
 
@@ -315,14 +310,6 @@ def engine_counts(state: State) -> dict[str, Any]:
 def only_cached(state: State) -> int:
     """Return the number of blocks in the prefix tree that no request or hold locks."""
     return sum(len(node.blocks) for node in state.nodes.values() if node.lock_ref == 0)
-
-
-def _status(bridge: Bridge) -> Literal["ok", "stuck", "draining", "failed"]:
-    if bridge.failure:
-        return "failed"
-    if bridge.draining:
-        return "draining"
-    return "stuck" if bridge.stuck else "ok"
 
 
 def may_control(request: Request, settings: ServerSettings) -> bool:

@@ -221,7 +221,7 @@ class Bridge:
     def not_ready(self) -> str:
         """The reason why the server accepts no requests now; empty if it is ready."""
         if self.failure:
-            return self._failed().error["message"] or ""
+            return self.failed().error["message"] or ""
         if self.draining:
             return "the server is shutting down"
         return self.stuck
@@ -265,23 +265,22 @@ class Bridge:
 
     def _check_accepting(self) -> None:
         """Raise ApiError while no requests are accepted."""
-        self.check_alive()
+        self.check_commandable()
         if self.draining:
             raise unavailable("the server is shutting down", "shutdown")
+
+    def check_commandable(self) -> None:
+        """Raise ApiError while the engine takes no commands."""
+        self.check_alive()
         if self.retired:
             raise unavailable("the engine is being restarted", "restarting")
 
     def check_alive(self) -> None:
         """Raise ApiError while the engine cannot work."""
         if self.failure:
-            raise self._failed()
+            raise self.failed()
         if stuck := self.stuck:
             raise unavailable(f"{stuck}: no requests are accepted until it ends", "engine_stuck")
-
-    def check_process(self) -> None:
-        """Raise ApiError if the engine's process has ended; an engine that has failed can restart."""
-        if self.died:
-            raise self._failed()
 
     async def encode(
         self, request: GenerationRequest, context: RequestContext | None = None
@@ -335,12 +334,6 @@ class Bridge:
             self._prompts.pop(stream.number, None)
 
     # Commands
-
-    def check_commandable(self) -> None:
-        """Raise ApiError while the engine takes no commands."""
-        self.check_alive()
-        if self.retired:
-            raise unavailable("the engine is being restarted", "restarting")
 
     async def ask(self, command: AnyCommand, *before: AnyCommand) -> Any:
         """Run a command on the engine thread and return its reply; fail if that thread does.
@@ -433,11 +426,12 @@ class Bridge:
     def _fail(self, reason: str, died: bool = False) -> None:
         """End all requests and commands because the engine thread or its process has ended."""
         self.failure, self.died = reason, died
-        self._end_all(self._failed())
+        self._end_all(self.failed())
         if self.died:
             self.on_died()
 
-    def _failed(self) -> ApiError:
+    def failed(self) -> ApiError:
+        """Return the error of requests and commands to an engine that has failed."""
         if self.died:
             return unavailable(
                 f"{self.failure}, and is started again: try again soon", "engine_died"

@@ -44,6 +44,12 @@ logger = logging.getLogger("underglass")
 
 encode_event = msgspec.json.Encoder().encode
 
+
+def json_lines(events: Iterable[msgspec.Struct]) -> bytes:
+    """Encode events as JSON Lines."""
+    return b"".join([encode_event(event) + b"\n" for event in events])
+
+
 # The first bytes of an event log and of a request log.
 _LOG_STARTS = (b'{"type":"run_started"', b'{"type":"keyframe"', b'{"time": ')
 
@@ -201,7 +207,7 @@ class TraceFile:
         if self.problem:
             return
         try:
-            rest = memoryview(b"".join(encode_event(event) + b"\n" for event in events))
+            rest = memoryview(json_lines(events))
             while rest:  # a nearly full disk takes only part; the next write raises
                 rest = rest[self._file.write(rest) :]
         except OSError as error:

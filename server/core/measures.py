@@ -90,28 +90,11 @@ class _Sample:
 
 
 class Measures:
-    """Counts over a whole run. Lives on the event loop.
+    """Counts over a whole run. Lives on the event loop. `server/api/metrics.py` describes them.
 
-    prompt_tokens                      tokens of admitted prompts, each prompt counted once
-    generation_tokens                  tokens generated, over all samples
-    cache_queries, cache_hits          prompt tokens looked up and found in the prefix cache
-    preemptions                        number of preemptions
-    drafts                             rows of verified steps with drafts
-    draft_tokens, accepted_tokens      tokens in these drafts, and those that became output
-    finished                           number of requests by finish reason; each sample counts as one
-    deferred                           ids of the requests that the policy deferred in the last step
-    ttft, itl, e2e, queue              seconds to the first token, between tokens, from arrival to the
-                                       last token, and from arrival to the step that admitted it
-    prefill, decode, inference         seconds from that step to the first token, from the first to the
-                                       last token, and from that step to the last token
-    per_output_token                   seconds per token after the first, of requests with several
-    request_prompt, request_generation, request_computed, request_preemptions
-                                       prompt tokens, output tokens, prompt tokens that were not cached,
-                                       and preemptions of a request
-    longest_output, request_n          output tokens of a request's longest sample, and its samples
-    request_max_tokens                 the `max_tokens` of a request
-    step_tokens                        tokens computed per step
-    recent_steps                       (tokens, microseconds) of each of the last steps
+    finished      number of requests by finish reason; each sample counts as one
+    deferred      ids of the requests that the policy deferred in the last step
+    recent_steps  (tokens, microseconds) of each of the last steps
 
     `ttft`, `itl` and `queue` are observed when they are known; the other values of a request when it
     ends with "stop" or "length". Each sample counts as a request, but `longest_output`, `request_n` and

@@ -19,9 +19,8 @@ from engine.core.scheduling.admission import RequestError, check_request
 from engine.simulation.workload import Abort, Arrival, Workload
 from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, Inputs
-from server.core.event_log import PreviousRun, encode_event
+from server.core.event_log import PreviousRun, json_lines
 from server.core.replay import Prompts
-from server.core.settings import ServerSettings
 from server.http.errors import ApiError, bad_request, unavailable
 
 # A pool has an object per block, and a block at least one token slot.
@@ -72,7 +71,8 @@ async def restarted(old: Bridge, restart: Restart) -> tuple[Bridge, ApiError | N
     Raises ApiError before anything has changed if the settings or the prompts cannot be used, if the
     next trace file cannot be written, or if requests are unfinished and `restart.abort` is off.
     """
-    old.check_process()
+    if old.died:  # an engine that has failed otherwise can be restarted
+        raise old.failed()
     if old.unfinished and not restart.abort:
         raise ApiError(
             409,
@@ -84,13 +84,7 @@ async def restarted(old: Bridge, restart: Restart) -> tuple[Bridge, ApiError | N
         raise unavailable(f"{old.stuck}: it can be restarted when the step ends", "engine_stuck")
     config = changed_config(old.config, restart.settings)
     inputs = await asyncio.to_thread(inputs_of, old.window.trace(), restart.prompts)
-    check_inputs(
-        inputs,
-        config,
-        vocab_size=old.tokenizer.vocab_size,
-        max_context=old.max_context,
-        settings=old.settings,
-    )
+    _check_inputs(inputs, config, old)
     if reason := await old.client.open_next_log():
         raise ApiError(
             409,
@@ -145,8 +139,7 @@ def _does_not_fit(config: EngineConfig, cause: Exception) -> ApiError:
 
 
 def _packed(events: list[Event]) -> bytes:
-    lines = b"".join(encode_event(event) + b"\n" for event in events)
-    return gzip.compress(lines, _GZIP_LEVEL, mtime=0)
+    return gzip.compress(json_lines(events), _GZIP_LEVEL, mtime=0)
 
 
 def inputs_of(events: Iterable[Event], prompts: Prompts) -> Inputs:
@@ -174,16 +167,9 @@ def inputs_of(events: Iterable[Event], prompts: Prompts) -> Inputs:
     return arrivals
 
 
-def check_inputs(
-    inputs: Inputs,
-    config: EngineConfig,
-    *,
-    vocab_size: int,
-    max_context: int | None,
-    settings: ServerSettings,
-) -> None:
+def _check_inputs(inputs: Inputs, config: EngineConfig, old: Bridge) -> None:
     """Raise ApiError if an engine with these settings could never serve one of the requests."""
-    request = 1
+    request, vocab_size = 1, old.tokenizer.vocab_size
     for one in inputs:
         if not isinstance(one, Arrival):
             continue
@@ -194,10 +180,10 @@ def check_inputs(
                 one.priority,
                 config=config,
                 vocab_size=vocab_size,
-                max_context=max_context,
+                max_context=old.max_context,
             )
         except RequestError as error:
-            name = one.label if one.label and settings.trace_text == "on" else f"r{request}"
+            name = one.label if one.label and old.settings.trace_text == "on" else f"r{request}"
             raise bad_request(
                 "prompts",
                 f"prompts must be none with these settings, because {name} cannot be served: {error}",

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from server.api.live import EVENTS, TRACE, Feed, json_lines
+from server.api.live import EVENTS, TRACE, Feed
 from server.api.operation import may_control
+from server.core.event_log import json_lines
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
 

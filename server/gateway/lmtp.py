@@ -22,17 +22,17 @@ from server.api.lmtp.frames import (
     split,
     stream_of,
 )
+from server.api.lmtp.session import add_routes, error_item, label_of
 from server.gateway.gateway import Gateway
 from server.gateway.upstream import LostError, lost
-from server.http.errors import ApiError, no_route, unavailable
-from server.http.request_log import label_in
+from server.http.errors import ApiError, unavailable
 
 _NOTED = ('"status":"queued"', '"finish_reason":"', '"error":')
 _TRY_AGAIN = 1012  # WebSocket's "service restart", after which the client may connect again
 
 
 def install(app: Starlette, gateway: Gateway) -> None:
-    """Serve LMTP at `/lmtp` and at `/`, as one server does; other paths get a 404."""
+    """Serve LMTP as one server does."""
 
     async def lmtp(websocket: WebSocket) -> None:
         try:
@@ -40,12 +40,7 @@ def install(app: Starlette, gateway: Gateway) -> None:
         except ApiError as error:  # before the connection was accepted
             await websocket.send_denial_response(error.response())
 
-    async def not_found(websocket: WebSocket) -> None:
-        await websocket.send_denial_response(no_route(websocket.url.path).response())
-
-    for path in ("/", "/lmtp"):
-        app.router.add_websocket_route(path, lmtp)
-    app.router.add_websocket_route("/{path:path}", not_found)
+    add_routes(app, lmtp)
 
 
 class PinnedSession:
@@ -60,7 +55,7 @@ class PinnedSession:
     async def serve(self) -> None:
         """Pass frames on until one side leaves. Raises ApiError if there is no replica."""
         gateway, client = self._gateway, self._client
-        label = label_in(client.headers.get("x-client") or client.query_params.get("client", ""))
+        label = label_of(client)
         follower = gateway.pin(self._number, label)
         url = f"{follower.member.url}/lmtp?{urlencode({'client': label})}"
         try:
@@ -151,16 +146,7 @@ class PinnedSession:
         """End every open stream with an error item, and close the connection."""
         if self._client.client_state is WebSocketState.CONNECTING:
             raise error
-        items = [
-            {
-                "stream_id": stream_id,
-                "error": error.error["message"],
-                "code": error.error["code"],
-                "param": None,
-                "retry": True,
-            }
-            for stream_id in self._open
-        ]
+        items = [error_item(stream_id, error) for stream_id in self._open]
         with suppress(WebSocketDisconnect):
             if items:
                 await self._client.send_text(frame("TOKEN", items))

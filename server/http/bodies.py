@@ -119,8 +119,7 @@ class BodyLimit:
             return
         limit = CONTROL_BYTES if scope["path"].startswith(CONTROL_PATHS) else self._limits.bytes
         try:
-            _check_headers(dict(scope["headers"]), limit)
-            body = await self._read(receive, limit)
+            body = await read_limited(scope, receive, limit, self._seconds)
             if body is None:  # the client has disconnected
                 return
             depth, values = await read_apart(len(body), lambda: depth_and_values(body))
@@ -151,27 +150,29 @@ class BodyLimit:
 
         await self._app(scope, receive_again, send)
 
-    async def _read(self, receive: Receive, limit: int) -> bytes | None:
-        """Return the body; None if the client left. Raises ApiError if it is too large or too slow."""
-        body, more = bytearray(), True
-        try:
-            async with asyncio.timeout(self._seconds):
-                while more and len(body) <= limit:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return None
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
-        except TimeoutError:
-            raise ApiError(
-                408,
-                f"the body did not arrive within {self._seconds:g} s",
-                code="request_timeout",
-                headers={"Connection": "close"},
-            ) from None
-        if len(body) > limit:
-            raise too_large(limit)
-        return bytes(body)
+
+async def read_limited(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes | None:
+    """Return a body; None if the client left. Raises ApiError if it is too large or too slow."""
+    _check_headers(dict(scope["headers"]), limit)
+    body, more = bytearray(), True
+    try:
+        async with asyncio.timeout(seconds):
+            while more and len(body) <= limit:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+    except TimeoutError:
+        raise ApiError(
+            408,
+            f"the body did not arrive within {seconds:g} s",
+            code="request_timeout",
+            headers={"Connection": "close"},
+        ) from None
+    if len(body) > limit:
+        raise _too_large(limit)
+    return bytes(body)
 
 
 def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
@@ -189,11 +190,10 @@ def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
         )
     announced = headers.get(b"content-length", b"0")
     if announced.isdigit() and (len(announced) > 15 or int(announced) > limit):
-        raise too_large(limit)
+        raise _too_large(limit)
 
 
-def too_large(limit: int) -> ApiError:
-    """Return a 413: the body is longer than its route allows."""
+def _too_large(limit: int) -> ApiError:
     return ApiError(
         413,
         f"the body exceeds this route's limit of {limit} bytes: send a smaller body",

@@ -115,7 +115,7 @@ class RequestLog:
         streamed: dict[str, Any] = {}
         status = 0
         context = RequestContext(
-            lambda stream: streamed.update(self._stream_fields(stream)), _address(scope)
+            lambda stream: streamed.update(_stream_fields(stream, self._labels)), _address(scope)
         )
         scope.setdefault("state", {}).update(context=context, request_id=request_id)
 
@@ -146,13 +146,11 @@ class RequestLog:
 
         def log_stream(stream: RequestStream) -> None:
             if writer is not None:
-                writer.put(_request_fields(scope, request_id) | self._stream_fields(stream))
+                writer.put(
+                    _request_fields(scope, request_id) | _stream_fields(stream, self._labels)
+                )
 
         scope.setdefault("state", {})["context"] = RequestContext(log_stream, _address(scope))
-
-    def _stream_fields(self, stream: RequestStream) -> dict[str, Any]:
-        fields = _stream_fields(stream)
-        return fields if self._labels else fields | {"label": ""}
 
 
 def label_in(header: str) -> str:
@@ -193,19 +191,19 @@ def _request_fields(scope: Scope, request_id: bytes) -> dict[str, Any]:
     return {
         "time": now.removesuffix("+00:00") + "Z",
         "id": request_id.decode(),
-        "from": scope["client"][0] if scope.get("client") else "",
+        "from": _address(scope),
         "method": scope.get("method", "WebSocket"),
         "route": scope["path"][:200],
     }
 
 
-def _stream_fields(stream: RequestStream) -> dict[str, Any]:
-    """Return the log line's fields about the request in the engine."""
+def _stream_fields(stream: RequestStream, labels: bool) -> dict[str, Any]:
+    """Return the log line's fields about the request in the engine, with its label or without it."""
     choices = sum(prompt.params.samples for prompt in stream.prompts)
     reasons = stream.finish_reasons
     first = stream.first_at
     return {
-        "label": stream.label[:100],
+        "label": stream.label[:100] if labels else "",
         "requests": stream.request_ids,
         "prompt_tokens": stream.prompt_tokens,
         "cached_tokens": sum(stream.cached_tokens),

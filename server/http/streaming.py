@@ -10,9 +10,8 @@ chunks instead of a growing queue.
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 from starlette.responses import Response
@@ -78,14 +77,12 @@ class WholeSerializer(Protocol):
         ...
 
 
-_Serializer = TypeVar("_Serializer")
-
-
-class Answer(Response, ABC, Generic[_Serializer]):
+class Answer(Response):
     """The response to a generation request: it queues the request and sends the request's output.
 
     The model is leased until the response has ended, however it ends. `serializer` is called when the
-    request is in the engine's queue, and returns the request's serializer.
+    request is in the engine's queue, and returns a StreamSerializer if the answer is `streamed`,
+    otherwise a WholeSerializer.
     """
 
     def __init__(
@@ -93,13 +90,16 @@ class Answer(Response, ABC, Generic[_Serializer]):
         models: Models,
         model: str | None,
         request: GenerationRequest,
-        serializer: Callable[[RequestStream, Tokenizer], _Serializer],
+        serializer: Callable[[RequestStream, Tokenizer], Any],
+        *,
+        streamed: bool,
     ) -> None:
         super().__init__()
         self._models = models
         self._model = model
         self._request = request
         self._serializer = serializer
+        self._streamed = streamed
         self._keep_alive = models.settings.keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,24 +117,16 @@ class Answer(Response, ABC, Generic[_Serializer]):
             self._models.lease(self._model) as bridge,
             bridge.generate(self._request, context) as stream,
         ):
-            await self._answer(bridge, stream, connection)
+            send = self._send_stream if self._streamed else self._send_whole
+            await send(bridge, stream, connection)
 
-    @abstractmethod
-    async def _answer(
+    async def _send_stream(
         self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
-        """Send the whole response. May raise ApiError as long as nothing has been sent."""
-
-
-class StreamedAnswer(Answer[StreamSerializer]):
-    """Tokens as server-sent events, as the engine samples them."""
-
-    async def _answer(
-        self, bridge: Bridge, stream: RequestStream, connection: "Connection"
-    ) -> None:
+        """Send tokens as server-sent events, as the engine samples them."""
         # Send the headers now, to tell the client that its request is in the queue.
         await connection.start(200, [*EVENT_STREAM_HEADERS, _request_header(stream)])
-        serializer = self._serializer(stream, bridge.tokenizer)
+        serializer: StreamSerializer = self._serializer(stream, bridge.tokenizer)
         data = b""
         try:
             while not stream.finished:
@@ -147,14 +139,11 @@ class StreamedAnswer(Answer[StreamSerializer]):
             last = sse({"error": error.error})
         await connection.body(last + serializer.done, more=False)
 
-
-class WholeAnswer(Answer[WholeSerializer]):
-    """One JSON object, sent when all choices have ended."""
-
-    async def _answer(
+    async def _send_whole(
         self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
-        serializer = self._serializer(stream, bridge.tokenizer)
+        """Send one JSON object when all choices have ended. Raises ApiError, and has sent nothing."""
+        serializer: WholeSerializer = self._serializer(stream, bridge.tokenizer)
         choices: list[OutputDelta] = []
         while not stream.finished:
             choices = merge_deltas([*choices, *await stream.deltas(self._keep_alive)])

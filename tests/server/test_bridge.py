@@ -23,7 +23,7 @@ from server.core.commands import Logprobs, OutputDelta, Prompt
 from server.core.models import Models
 from server.core.request_stream import GenerationRequest, RequestContext, RequestStream, StreamPacer
 from server.core.settings import ServerSettings
-from server.http.streaming import Answer, Connection, StreamedAnswer, StreamSerializer
+from server.http.streaming import Answer, Connection, StreamSerializer
 from tests.server.bridges import TOKENIZER, order, read, running
 from tests.server.facts import raises_api_error
 from tests.server.harness import sse_data
@@ -306,7 +306,7 @@ async def writes(serializer: Callable[..., StreamSerializer], **sampling: Any) -
     async with running() as bridge:
         prompt = Prompt(TOKENIZER.encode("x"), SamplingParams(**sampling))
         request = GenerationRequest(lambda _bridge: [prompt])
-        await StreamedAnswer(Models(bridge), None, request, serializer)(SCOPE, receive, send)
+        await Answer(Models(bridge), None, request, serializer, streamed=True)(SCOPE, receive, send)
     return [sse_data(piece.decode()) for piece in sent[1:]]
 
 
@@ -367,7 +367,7 @@ async def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up():
     started, cleaning, clean = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     class SlowToEnd(Answer):
-        async def _answer(
+        async def _send_stream(
             self, bridge: Bridge, generation: RequestStream, connection: Connection
         ) -> None:
             started.set()
@@ -386,7 +386,7 @@ async def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up():
 
     async with running() as bridge:
         answering = asyncio.create_task(
-            SlowToEnd(Models(bridge), None, order("x"), None)(SCOPE, receive, send)
+            SlowToEnd(Models(bridge), None, order("x"), None, streamed=True)(SCOPE, receive, send)
         )
         await cleaning.wait()
         answering.cancel()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -18,10 +19,16 @@ EIGHT = [
 ]
 
 
-def fired(url: str) -> tuple[list[StreamEvent], list[bytes]]:
+async def fire(url: str, requests: list[dict[str, Any]]) -> list[StreamEvent]:
     client = Client(url)
-    events = asyncio.run(client.fire(EIGHT))
-    return events, client.trace().deterministic()
+    client.pause()
+    streams = await client.queue(requests)
+    client.resume()
+    return [event async for event in client.read(streams)]
+
+
+def fired(url: str) -> tuple[list[StreamEvent], list[bytes]]:
+    return asyncio.run(fire(url, EIGHT)), Client(url).trace().deterministic()
 
 
 def test_eight_requests_at_once_give_the_same_log_every_time(serve):
@@ -103,7 +110,7 @@ def test_without_a_server_the_error_names_the_url_and_the_command(call):
 def test_a_stream_that_fails_is_raised_and_others_are_closed(url):
     requests = [{"prompt": "x", "label": "fail-after-2"}, {"prompt": "y", "max_tokens": 1000}]
     with pytest.raises(RequestFailedError, match="told to fail"):
-        asyncio.run(Client(url).fire(requests))
+        asyncio.run(fire(url, requests))
 
 
 async def test_an_answer_that_cannot_be_read_is_raised():

@@ -85,14 +85,12 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     options: dict[str, Any] = locals() | settings  # every option, by name
     if message := check_environment(ctx):
         fail(message)
-    _check_replicas(options)
+    _check_conflicts(ctx, options)
     if replica:
         _serve_gateway(ctx, options)
         return
     os.environ["UNDERGLASS_THREADS"] = str(threads)
-    _check_drafter(ctx, options)
     options["model"] = _model_to_serve(options)
-    _check_kv_events(options)
     if dry_run:
         _print_plan(ctx, options)
         return
@@ -125,9 +123,6 @@ def _errors_in_one_line(ctx: typer.Context) -> Iterator[None]:
 
 def _print_plan(ctx: typer.Context, options: Mapping[str, Any]) -> None:
     """Print the memory that the model and the draft model need; exit with code 2 if it does not fit."""
-    if options["train"] or options["model_dir"] is not None:
-        other = "--train" if options["train"] else "--model auto"
-        fail(f"--dry-run cannot be used with {other}: name the model that you want to check")
     from engine.models import loader
 
     chosen = {name: options[name] for name in ("dtype", "device", "draft_model", "draft_length")}
@@ -196,27 +191,46 @@ def _serve_replicas(ctx: typer.Context, options: Mapping[str, Any]) -> None:
         serve_replicas(options, given, config, settings)
 
 
-def _check_replicas(options: Mapping[str, Any]) -> None:
-    """Exit if the options of replicas cannot be used together with the others."""
+# Options that cannot be used together, and why. `serve` looks at them in this order.
+_CONFLICTS = (
+    ("replica", "replicas", "name servers or start them, not both"),
+    ("trace_file", "replicas", "it records one engine; /trace returns the log of all"),
+    ("kv_events", "replicas", "each engine would need an address of its own; see --router"),
+    ("model_dir", "replicas", "every engine serves one model"),
+    ("drafter", "draft_model", "omit one of them"),
+    ("draft_model", "model_dir", "it fits only one vocabulary"),
+    ("drafter", "async_scheduling", "drafts follow the last token"),
+    ("draft_model", "async_scheduling", "drafts follow the last token"),
+    ("trace_file", "model_dir", "it records only one engine"),
+    ("kv_events", "model_dir", "a router expects one model per address"),
+    ("dry_run", "train", "name the model that you want to check"),
+    ("dry_run", "model_dir", "name the model that you want to check"),
+)
+
+
+def _check_conflicts(ctx: typer.Context, options: Mapping[str, Any]) -> None:
+    """Exit if the options cannot be used together."""
+    for name, other, reason in _CONFLICTS:
+        if options[name] and options[other]:
+            what = "--model auto" if other == "model_dir" else flag_of(other)
+            fail(f"{flag_of(name)} cannot be used with {what}: {reason}")
     replicas, most = options["replicas"], options["max_replicas"]
-    if replicas is None:
-        for name in ("max_replicas", "ray"):
-            if options[name] is not None:
-                fail(f"{flag_of(name)} needs --replicas N, the number of engines")
-        if options["roles"] is not None and not options["replica"]:
-            fail("--roles needs --replicas N or --replica URL: the replicas that get the roles")
-        return
-    if most is not None and most < replicas:
+    for name in ("max_replicas", "ray"):
+        if replicas is None and options[name] is not None:
+            fail(f"{flag_of(name)} needs --replicas N, the number of engines")
+    if options["roles"] is not None and replicas is None and not options["replica"]:
+        fail("--roles needs --replicas N or --replica URL: the replicas that get the roles")
+    if replicas is not None and most is not None and most < replicas:
         fail(f"--max-replicas must be at least --replicas, which is {replicas}, got {most}")
-    reasons = {
-        "replica": "it starts no engines; name servers or start them, not both",
-        "trace_file": "it records one engine; /trace returns the log of all",
-        "kv_events": "each engine would need an address of its own; see --router",
-        "model_dir": "every engine serves one model",
-    }
-    for name, reason in reasons.items():
-        if options[name]:
-            fail(f"{flag_of(name)} cannot be used with --replicas: {reason}")
+    source = ctx.get_parameter_source("draft_length")
+    has_draft = options["drafter"] or options["draft_model"]
+    if not has_draft and source and source.name == "COMMANDLINE":
+        fail("--draft-length needs --drafter or --draft-model: add one of them, or omit it")
+    for name in ("model", "draft_model"):
+        if options[name] == "":
+            fail(f"{flag_of(name)} is empty: give a directory or a name, or omit the option")
+    if options["kv_events"] is not None and options["trace_text"] == "off":
+        fail("--kv-events publishes token ids, which --trace-text off leaves out: omit one of them")
 
 
 def _settings(options: Mapping[str, Any], model_name: str) -> ServerSettings:
@@ -235,44 +249,13 @@ def _model_to_serve(options: Mapping[str, Any]) -> str:
     model, model_dir, train = options["model"], options["model_dir"], options["train"]
     if train and model is not None:
         fail("--train and --model (UNDERGLASS_MODEL) cannot be used together: omit one of them")
-    if model == "":
-        fail("--model is empty: give a model's directory or name, or omit the option")
     if (model == "auto") != (model_dir is not None):
         fail("--model auto and --model-dir require each other: give both or neither")
     if model_dir is not None and not model_dir.is_dir():
         fail(f"--model-dir must be a directory, got {model_dir}")
-    if model_dir is not None and options["trace_file"] is not None:
-        fail("--trace-file cannot be used with --model auto: it records only one engine")
     if model == "auto":
         return "bundled"
     return str(model or ("nanogpt" if train else "bundled"))
-
-
-def _check_drafter(ctx: typer.Context, options: Mapping[str, Any]) -> None:
-    """Exit if the options about drafts cannot be used together with each other or the others."""
-    drafter, model = options["drafter"], options["draft_model"]
-    if drafter is not None and model is not None:
-        fail("--drafter and --draft-model cannot be used together: omit one of them")
-    if model == "":
-        fail("--draft-model is empty: give a model's directory or name, or omit the option")
-    if model is not None and options["model_dir"] is not None:
-        fail("--draft-model cannot be used with --model auto: it fits only one vocabulary")
-    source = ctx.get_parameter_source("draft_length")
-    if not (drafter or model) and source and source.name == "COMMANDLINE":
-        fail("--draft-length needs --drafter or --draft-model: add one of them, or omit it")
-    if (drafter or model) and options["async_scheduling"]:
-        flag = "--draft-model" if model else "--drafter"
-        fail(f"{flag} cannot be used with --async-scheduling: drafts follow the last token")
-
-
-def _check_kv_events(options: Mapping[str, Any]) -> None:
-    """Exit if KV events cannot be used together with the other options."""
-    if options["kv_events"] is None:
-        return
-    if options["model_dir"] is not None:
-        fail("--kv-events cannot be used with --model auto: a router expects one model per address")
-    if options["trace_text"] == "off":
-        fail("--kv-events publishes token ids, which --trace-text off leaves out: omit one of them")
 
 
 def _fill(kind: type[_Struct], options: Mapping[str, Any], **more: Any) -> _Struct:

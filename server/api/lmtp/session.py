@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 def install(app: Starlette, models: Models) -> None:
-    """Serve LMTP at `/lmtp` and at `/`, where LMQL's client expects it; other paths get a 404.
+    """Serve LMTP.
 
     Middleware (`server/http/access.py`) has already checked the client. It rejects pages from other
     sites and, with `--api-key`, clients without the key.
@@ -53,10 +53,8 @@ def install(app: Starlette, models: Models) -> None:
 
     async def lmtp(websocket: WebSocket) -> None:
         await websocket.accept()
-        # LMQL's client cannot send a header, but its URL may have a query.
-        label = websocket.headers.get("x-client") or websocket.query_params.get("client", "")
         context = websocket.state.context
-        session = Session(models, websocket.send_text, label_in(label), context)
+        session = Session(models, websocket.send_text, label_of(websocket), context)
         try:
             await session.serve(_frames(websocket))
         except _NotTextError:
@@ -64,12 +62,40 @@ def install(app: Starlette, models: Models) -> None:
         except WebSocketDisconnect:  # the client left while a frame was being sent
             pass
 
+    add_routes(app, lmtp)
+
+
+def add_routes(app: Starlette, lmtp: Callable[[WebSocket], Awaitable[None]]) -> None:
+    """Serve LMTP at `/lmtp` and at `/`, where LMQL's client expects it; other paths get a 404."""
+
     async def not_found(websocket: WebSocket) -> None:
         await websocket.send_denial_response(no_route(websocket.url.path).response())
 
     for path in ("/", "/lmtp"):
         app.router.add_websocket_route(path, lmtp)
     app.router.add_websocket_route("/{path:path}", not_found)
+
+
+def label_of(websocket: WebSocket) -> str:
+    """Return a client's label. LMQL's client cannot send a header, but its URL may have a query."""
+    return label_in(websocket.headers.get("x-client") or websocket.query_params.get("client", ""))
+
+
+def error_item(stream_id: StreamId | None, error: ApiError) -> dict[str, object]:
+    """Return an error as an item of a frame. LMQL's client shows the `error` text.
+
+    `retry` is true if the same request may succeed later, because the server failed or was full.
+    """
+    content: dict[str, object] = {
+        "stream_id": stream_id,
+        "error": error.error["message"],
+        "code": error.error["code"] or "invalid_request",
+        "param": error.error["param"],
+        "retry": error.status == 429 or error.status >= 500,
+    }
+    if "Retry-After" in error.headers:
+        content["retry_after"] = float(error.headers["Retry-After"])
+    return content
 
 
 class _NotTextError(Exception):
@@ -194,20 +220,7 @@ class Session:
             self._streams.pop(call.stream_id, None)
 
     async def _fail(self, word: str, stream_id: StreamId | None, error: ApiError) -> None:
-        """Send an error. LMQL's client shows the `error` text.
-
-        `retry` is true if the same request may succeed later, because the server failed or was full.
-        """
-        content: dict[str, object] = {
-            "stream_id": stream_id,
-            "error": error.error["message"],
-            "code": error.error["code"] or "invalid_request",
-            "param": error.error["param"],
-            "retry": error.status == 429 or error.status >= 500,
-        }
-        if "Retry-After" in error.headers:
-            content["retry_after"] = float(error.headers["Retry-After"])
-        await self._queue.put(word, [item(content)])
+        await self._queue.put(word, [item(error_item(stream_id, error))])
 
     async def _cancel(self, call: CancelCall) -> None:
         """Cancel a stream, if it has not ended. The answer is the stream's last message."""

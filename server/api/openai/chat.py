@@ -1,4 +1,4 @@
-"""/v1/chat/completions: its body, its route, its prompt, and its response.
+"""/v1/chat/completions: its body, its prompt, and its response.
 
 For each choice, a stream has a chunk with the role and empty content, then chunks with the content as
 it is generated, and then an empty delta with the finish_reason. The stream ends with a chunk without
@@ -10,13 +10,10 @@ error.
 
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Annotated, Any, Self
 
 import msgspec
-from fastapi import APIRouter
 from pydantic import Field, PrivateAttr, model_validator
-from starlette.responses import Response
 
 from engine.core.sampling_params import SamplingParams
 from engine.core.tokenizer import Tokenizer
@@ -31,11 +28,9 @@ from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,
     OPENAI_TEMPERATURE,
-    Client,
     SamplingRequest,
 )
 from server.api.openai.responses import (
-    CHAT_COMPLETION,
     OpenAISerializer,
     chat_logprobs,
     prompt_logprobs,
@@ -44,12 +39,10 @@ from server.api.openai.tools import ToolCallWriter, ToolRequest, tool_request
 from server.core.admission import max_request_tokens
 from server.core.bridge import Bridge
 from server.core.commands import OutputDelta, Prompt
-from server.core.models import Models
 from server.core.request_stream import GenerationRequest, RequestStream
 from server.core.settings import ServerSettings
-from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
-from server.http.streaming import StreamedAnswer, WholeAnswer, sse
+from server.http.streaming import sse
 
 
 class ChatRequest(TemplateFields, SamplingRequest):
@@ -123,22 +116,6 @@ class ChatRequest(TemplateFields, SamplingRequest):
         if self.max_completion_tokens is not None:
             fields["max_tokens"] = "max_completion_tokens"
         return fields
-
-
-def routes(models: Models) -> APIRouter:
-    """Return the route /v1/chat/completions."""
-    router = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
-    settings = models.settings
-
-    @router.post("/v1/chat/completions", responses=CHAT_COMPLETION)
-    async def chat_completions(body: ChatRequest, x_client: Client = None) -> Response:
-        """Answer a conversation."""
-        request = generation(body, x_client, settings)
-        answer = StreamedAnswer if body.stream else WholeAnswer
-        serializer = partial(ChatSerializer, body, settings)
-        return answer(models, body.model, request, serializer)
-
-    return router
 
 
 def generation(
@@ -228,17 +205,15 @@ class ChatSerializer(OpenAISerializer):
         if not deltas and (logprobs or ids.get("token_ids")):
             deltas = [{"content": ""}]
         for message_delta in deltas:
-            data += self._chunk(delta.choice, message_delta, logprobs, of_choice=ids)
+            data += self._chunk(delta.choice, message_delta, {}, logprobs=logprobs, **ids)
             # The first delta carries the log-probabilities and ids of all tokens.
             logprobs, ids = None, {"token_ids": []} if self.with_token_ids else {}
         if finish_reason:
-            end: dict[str, Any] = {
-                "finish_reason": finish_reason,
-                "stop_reason": delta.stop_reason,
-            }
-            if self.with_token_ids:
-                end["token_ids"] = []  # the previous chunk had the tokens
-            data += self._chunk(delta.choice, {}, of_choice=end)
+            end = {"finish_reason": finish_reason, "stop_reason": delta.stop_reason}
+            ids = (
+                {"token_ids": []} if self.with_token_ids else {}
+            )  # the chunk before had the tokens
+            data += self._chunk(delta.choice, {}, {}, **end, **ids)
         return data
 
     def _opening(self) -> bytes:
@@ -246,9 +221,9 @@ class ChatSerializer(OpenAISerializer):
         choices = range(self.stream.prompts[0].params.n)
         role = {"role": self._role, "content": ""}
         ids = {"prompt_token_ids": self.stream.prompts[0].tokens} if self.with_token_ids else {}
-        data = b"".join(self._chunk(index, role, of_chunk=ids) for index in choices)
+        data = b"".join(self._chunk(index, role, ids) for index in choices)
         if self._echo:
-            data += b"".join(self._chunk(index, {"content": self._echo}) for index in choices)
+            data += b"".join(self._chunk(index, {"content": self._echo}, {}) for index in choices)
         return data
 
     def render(self, choices: list[OutputDelta]) -> dict[str, Any]:
@@ -295,14 +270,9 @@ class ChatSerializer(OpenAISerializer):
         return self._writers[choice]
 
     def _chunk(
-        self,
-        index: int,
-        delta: dict[str, Any],
-        logprobs: dict[str, Any] | None = None,
-        *,
-        of_choice: Mapping[str, Any] = MappingProxyType({}),
-        of_chunk: Mapping[str, Any] = MappingProxyType({}),
+        self, index: int, delta: dict[str, Any], of_chunk: Mapping[str, Any], **of_choice: Any
     ) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+        """Return a chunk; `of_chunk` and `of_choice` are its further fields and its choice's."""
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
         usage = self.usage_so_far(index)
-        return sse(self.wrap([choice | dict(of_choice)], **usage, **of_chunk))
+        return sse(self.wrap([choice | of_choice], **usage, **of_chunk))

@@ -1,4 +1,4 @@
-"""/v1/completions: its body, its route, its prompts, and its responses.
+"""/v1/completions: its body, its prompts, and its responses.
 
 For each choice, a stream has chunks with the text as it is generated; the last of them also has the
 finish_reason. The stream ends with a chunk without choices, if `include_usage` is set, and `[DONE]`. A
@@ -8,9 +8,7 @@ body without `model` and `stream` gets the teaching stream instead (`TeachingSer
 from functools import partial
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter
 from pydantic import Field, model_validator
-from starlette.responses import Response
 
 from engine.core.sampling_params import SamplingParams
 from engine.core.tokenizer import Tokenizer, encode_continuation
@@ -18,11 +16,9 @@ from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,
     OPENAI_TEMPERATURE,
-    Client,
     SamplingRequest,
 )
 from server.api.openai.responses import (
-    COMPLETION,
     LogprobLists,
     OpenAISerializer,
     chat_logprobs,
@@ -32,12 +28,10 @@ from server.api.openai.responses import (
 from server.core.admission import check_length
 from server.core.bridge import Bridge
 from server.core.commands import OutputDelta, Prompt
-from server.core.models import Models
 from server.core.request_stream import GenerationRequest, RequestStream
 from server.core.settings import MAX_CHOICES
-from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
-from server.http.streaming import StreamedAnswer, WholeAnswer, sse
+from server.http.streaming import sse
 
 MAX_PROMPTS = 1024
 
@@ -142,23 +136,6 @@ class CompletionRequest(SamplingRequest):
         if isinstance(prompt[0], int):
             return [prompt]
         return list(prompt)
-
-
-def routes(models: Models) -> APIRouter:
-    """Return the route /v1/completions."""
-    router = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
-
-    @router.post("/v1/completions", responses=COMPLETION)
-    async def completions(body: CompletionRequest, x_client: Client = None) -> Response:
-        """Continue a text. A body without `model` and `stream` gets the teaching stream."""
-        request = generation(body, x_client)
-        if body.is_teaching:
-            return StreamedAnswer(models, body.model, request, TeachingSerializer)
-        answer = StreamedAnswer if body.stream else WholeAnswer
-        serializer = partial(CompletionSerializer, body, models.settings.model_name)
-        return answer(models, body.model, request, serializer)
-
-    return router
 
 
 def generation(body: CompletionRequest, x_client: str | None) -> GenerationRequest:

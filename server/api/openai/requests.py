@@ -275,10 +275,10 @@ class SamplingRequest(Body):
         Source: `TokenizeParams` in vLLM (`vllm/renderers/params.py`), whose tokenizers cut on the left.
         Differs from vLLM, where -1 leaves one token of context and shortens the output instead.
         """
-        limit, most = self.truncate_prompt_tokens, max_request_tokens(bridge)
+        limit = self.truncate_prompt_tokens
         if limit is None:
             return tokens
-        if limit > most:
+        if limit > (most := max_request_tokens(bridge)):
             message = f"must be at most {most}, the context length, got {limit}"
             raise RequestError("truncate_prompt_tokens", message)
         kept = max(1, most - max_tokens) if limit == -1 else limit

@@ -1,4 +1,4 @@
-"""/v1/responses: its route and its response, streamed or whole.
+"""The response of /v1/responses, streamed or whole.
 
 A response is a list of output items: a message with text, and function calls. A stream sends the list
 as it grows. Each event has a type and a `sequence_number`:
@@ -24,26 +24,16 @@ Differs from vLLM: nothing is stored, so there are no routes to retrieve or canc
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from fastapi import APIRouter
-from starlette.responses import Response
-
 from engine.core.tokenizer import Tokenizer
-from server.api.openai.chat import generation
-from server.api.openai.requests import Client
-from server.api.openai.response_request import ResponseRequest, own_name, renamed
+from server.api.openai.response_request import ResponseRequest
 from server.api.openai.responses import chat_logprobs
 from server.api.openai.tools import ToolCallWriter
 from server.core.commands import OutputDelta
-from server.core.models import Models
 from server.core.request_stream import RequestStream
 from server.core.settings import ServerSettings
-from server.http.bodies import JsonRoute
-from server.http.errors import ApiError
-from server.http.streaming import EVENT, StreamedAnswer, WholeAnswer, sse
+from server.http.streaming import EVENT, sse
 
 _STREAM = """\
 event: response.output_text.delta
@@ -51,7 +41,7 @@ data: {"type": "response.output_text.delta", "output_index": 0, "item_id": "msg_
 0, "delta": " there", "logprobs": [], "sequence_number": 4}
 
 """
-_DESCRIBED: dict[int | str, dict[str, Any]] = {
+RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The whole response as JSON. With stream: true, server-sent events.",
         "content": {
@@ -60,29 +50,6 @@ _DESCRIBED: dict[int | str, dict[str, Any]] = {
         },
     }
 }
-
-
-def routes(models: Models) -> APIRouter:
-    """Return the route /v1/responses."""
-    router = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
-    settings = models.settings
-
-    @router.post("/v1/responses", responses=_DESCRIBED)
-    async def responses(body: ResponseRequest, x_client: Client = None) -> Response:
-        """Answer a conversation with output items.
-
-        Responses are not stored, so a client must send the whole conversation.
-        """
-        try:
-            request = generation(body.chat, x_client, settings)
-        except ApiError as error:
-            raise renamed(error) from error
-        names = {name: own_name(field) for name, field in request.fields.items()}
-        answer = StreamedAnswer if body.stream else WholeAnswer
-        serializer = partial(ResponseSerializer, body, settings)
-        return answer(models, body.model, replace(request, fields=names), serializer)
-
-    return router
 
 
 class ResponseSerializer:
