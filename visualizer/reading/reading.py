@@ -34,8 +34,8 @@ from visualizer.reading.rows.unknown import (
     REQUEST_FACTS,
     STEP_FACTS,
     TOKEN_FACTS,
-    remove_unknown,
     source_of,
+    without_unknown,
 )
 from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.why import answer
@@ -75,23 +75,17 @@ class Reading:
     @property
     def request_rows(self) -> list[RequestRow]:
         """One row per request and sample, in order of appearance."""
-        rows = request_rows(self.log)
-        remove_unknown(rows, REQUEST_FACTS, source_of(self.log))
-        return rows
+        return without_unknown(request_rows(self.log), REQUEST_FACTS, source_of(self.log))
 
     @property
     def step_rows(self) -> list[StepRow]:
         """One row per step, in order."""
-        rows = step_rows(self.log)
-        remove_unknown(rows, STEP_FACTS, source_of(self.log))
-        return rows
+        return without_unknown(step_rows(self.log), STEP_FACTS, source_of(self.log))
 
     @property
     def token_rows(self) -> list[OutputTokenRow]:
         """One row per output token, in order of appearance."""
-        rows = token_rows(self.log)
-        remove_unknown(rows, TOKEN_FACTS, source_of(self.log))
-        return rows
+        return without_unknown(token_rows(self.log), TOKEN_FACTS, source_of(self.log))
 
     def request(self, key: int | str) -> RequestRow:
         """Return the row of a request; of its samples, the first.

@@ -1,13 +1,15 @@
 """Remove values that a foreign log does not know from its rows, because a count of 0 would be false."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact, knowledge
+
+_Row = TypeVar("_Row", bound=msgspec.Struct)
 
 # A column is None if one of its facts is unknown. Columns that are None without times are left out.
 REQUEST_FACTS: dict[str, tuple[Fact, ...]] = {
@@ -50,10 +52,10 @@ def source_of(log: EventLog) -> Mapping[str, Any]:
     return {}
 
 
-def remove_unknown(
-    rows: Sequence[msgspec.Struct], facts: Mapping[str, tuple[Fact, ...]], source: Mapping[str, Any]
-) -> None:
-    """Set a column to None unless the source knows all of its `facts`."""
+def without_unknown(
+    rows: list[_Row], facts: Mapping[str, tuple[Fact, ...]], source: Mapping[str, Any]
+) -> list[_Row]:
+    """Return the rows after setting a column to None unless the source knows all of its `facts`."""
     unknown = [
         name
         for name, needed in facts.items()
@@ -62,6 +64,7 @@ def remove_unknown(
     for row in rows if unknown else ():
         for name in unknown:
             setattr(row, name, None)
+    return rows
 
 
 def plus(count: int | None, more: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median_low
 from typing import Any, Literal
 
@@ -252,10 +252,8 @@ class Records:
         step = self._open.pop(number, None) or Step(number)
         for request in event.wasted:
             if request in self._state.requests and number in self.lives[request].work:
-                work = self.lives[request].work[number]
-                self.lives[request].work[number] = Work(
-                    work.again, work.new, work.is_prefill, work.is_decode, in_vain=True
-                )
+                work = self.lives[request].work
+                work[number] = replace(work[number], in_vain=True)
         if any(other < number for other in self._open):
             return  # it failed while the step before was still being computed
         before = self.steps[-1].end if self.steps else 0

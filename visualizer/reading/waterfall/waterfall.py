@@ -20,6 +20,7 @@ from visualizer.reading.waterfall.causes import CAUSES, LOST, WORK
 from visualizer.reading.waterfall.parts import Part, parts_of
 from visualizer.reading.waterfall.records import Life, Records
 from visualizer.reading.waterfall.spans import Span, spans_of
+from visualizer.reading.why.find import unique_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,9 +118,7 @@ class Waterfall:
         self._records = Records(log)
         self.unit = self._records.unit
         self._known: dict[int, RequestTime] = {}
-        lives = self._records.lives.values()
-        labels = Counter(life.label for life in lives)
-        self.names = {life.id: _name(life, labels[life.label]) for life in lives}
+        self.names = unique_names({life.id: life.label for life in self._records.lives.values()})
 
     @property
     def requests(self) -> list[int]:
@@ -186,9 +185,3 @@ class Waterfall:
             names=self.names,
             source=self._records.source,
         )
-
-
-def _name(life: Life, same: int) -> str:
-    """Return its label, with its id if other requests have the same; "r7" without a label."""
-    short = f"r{life.id}"
-    return f"{life.label} ({short})" if life.label and same > 1 else life.label or short

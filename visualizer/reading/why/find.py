@@ -16,13 +16,16 @@ def request_names(log: EventLog) -> dict[int, str]:
     Samples have the label of the request that they fork off from.
     """
     index = LogIndex.of(log)
-    same = Counter(index.labels[request] for request in index.spans)
-    return {request: _name(request, index.labels[request], same) for request in index.spans}
+    return unique_names({request: index.labels[request] for request in index.spans})
 
 
-def _name(request: int, label: str, same: Counter[str]) -> str:
-    short = f"r{request}"
-    return f"{label} ({short})" if label and same[label] > 1 else label or short
+def unique_names(labels: Mapping[int, str]) -> dict[int, str]:
+    """Return each request's label, with its id if another one has the same; "r7" without a label."""
+    same = Counter(labels.values())
+    return {
+        request: f"{label} (r{request})" if label and same[label] > 1 else label or f"r{request}"
+        for request, label in labels.items()
+    }
 
 
 def request_named(names: Mapping[int, str], key: int | str) -> int:
