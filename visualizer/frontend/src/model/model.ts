@@ -230,12 +230,6 @@ export class Model {
     return this.#heads.inStep(step);
   }
 
-  /** Whether a request was preempted and has not been resumed at the end of a step. */
-  isSuspended(id: number | null, step: number) {
-    const last = this.request(id)?.preemptions.findLast((one) => one.step <= step);
-    return !!last && (last.resume === null || last.resume > step);
-  }
-
   /** The causes for which requests have waited so far. */
   get waitCauses() {
     return this.#heads.causes;
