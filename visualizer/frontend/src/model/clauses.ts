@@ -9,7 +9,7 @@ import type { Frame } from "./frame.ts";
 import type { Fate } from "./happenings.ts";
 import { gapWords, halfDot, lacks } from "./knowledge.ts";
 import { fill, messages, reasons, stalledWords, supply } from "./messages.ts";
-import { rowWasted } from "./rows.ts";
+import { rowWasted } from "./request_spans.ts";
 import type { Preemption } from "./story.ts";
 import { agree, are, clearedWords, count, hashNames, list, type Span, say, sum } from "./words.ts";
 
