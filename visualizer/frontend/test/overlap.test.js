@@ -10,7 +10,7 @@ import { THEMES } from "../src/drawing/palette.ts";
 import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.ts";
 import { wallAxis } from "../src/drawing/wall_axis.ts";
 import { compose, Model, plain } from "../src/model/index.ts";
-import { rowWasted } from "../src/model/rows.ts";
+import { rowWasted } from "../src/model/request_spans.ts";
 import { assertNames, names } from "./facts.js";
 import * as make from "./model/events.js";
 import { recordingPencil, storytellers } from "./recorder.js";

@@ -9,7 +9,7 @@ import { stalledWords, text, wastedWords } from "../model/messages.ts";
 import type { Model } from "../model/model.ts";
 import { happenedWords } from "../model/moments.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
-import { rowWasted } from "../model/rows.ts";
+import { rowWasted } from "../model/request_spans.ts";
 import { waitWords } from "../model/waits.ts";
 import { list } from "../model/words.ts";
 

@@ -424,17 +424,19 @@ export class CanvasPainter {
     size: number,
     draw: (context: CanvasRenderingContext2D) => void,
   ): CanvasPattern {
-    let pattern = this.patterns.get(key);
-    if (!pattern) {
-      const canvas = document.createElement("canvas");
-      canvas.width = canvas.height = Math.max(1, Math.round(size * this.ratio));
-      const context = canvas.getContext("2d") as CanvasRenderingContext2D;
-      context.scale(canvas.width / size, canvas.width / size);
-      draw(context);
-      pattern = this.context.createPattern(canvas, "repeat") as CanvasPattern;
-      pattern.setTransform(new DOMMatrix().scale(size / canvas.width));
-      this.patterns.set(key, pattern);
-    }
+    const pattern = this.patterns.get(key) ?? this.patternOf(size, draw);
+    this.patterns.set(key, pattern);
+    return pattern;
+  }
+
+  patternOf(size: number, draw: (context: CanvasRenderingContext2D) => void): CanvasPattern {
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = Math.max(1, Math.round(size * this.ratio));
+    const context = canvas.getContext("2d") as CanvasRenderingContext2D;
+    context.scale(canvas.width / size, canvas.width / size);
+    draw(context);
+    const pattern = this.context.createPattern(canvas, "repeat") as CanvasPattern;
+    pattern.setTransform(new DOMMatrix().scale(size / canvas.width));
     return pattern;
   }
 }

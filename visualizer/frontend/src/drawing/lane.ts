@@ -39,7 +39,7 @@ export interface LaneScene {
 }
 
 /** of one request's lane */
-interface LaneTools {
+export interface LanePen extends LaneForms {
   painter: CanvasPainter;
   scale: Scale;
   base: number; // y of the baseline
@@ -47,8 +47,6 @@ interface LaneTools {
   paint: (x: number, y: number, width: number, height: number) => void; // with the request's mark
   hue: string;
 }
-
-export type LanePen = LaneForms & LaneTools;
 
 /** steps */
 type Range = { from: number; to: number };

@@ -15,15 +15,14 @@ import { BEHIND } from "./waiting_band.ts";
 /** rest: requests that do not fit */
 export type Rows = { shown: number[]; rest: number; pitch: number };
 
-type Queue = {
-  model: Model;
-  frame: Frame;
-  columns: { stateAt: number };
-  selected: number | null;
-  ages: Map<number, Waiting>;
-};
-
-type QueueScene = CursorScene & Rows & Queue;
+type QueueScene = CursorScene &
+  Rows & {
+    model: Model;
+    frame: Frame;
+    columns: { stateAt: number };
+    selected: number | null;
+    ages: Map<number, Waiting>;
+  };
 
 type Wait = { from: number; to: number; isPreempted: boolean; base: number };
 

@@ -11,16 +11,13 @@ import { HAPPENED } from "../model/happenings.ts";
 import { knowledgeWords, lacks } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { CanvasPainter, Paint, Rect } from "./canvas_painter.ts";
-import { cursorBand, cursorLines, veil } from "./cursor.ts";
+import { type CursorScene, cursorBand, cursorLines, veil } from "./cursor.ts";
 import { drawMoments } from "./moment_marks.ts";
 import type { Scale, View } from "./time_axis.ts";
 
-interface StripScene {
+interface StripScene extends CursorScene {
   model: Model;
   frame: Frame;
-  scale: Scale;
-  step: number;
-  untouched?: boolean; // the reader has not moved yet
   narrow: boolean;
   width: number;
   overview: boolean; // it shows the whole log, the lanes a part

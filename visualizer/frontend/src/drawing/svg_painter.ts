@@ -41,19 +41,10 @@ export class SvgPainter extends CanvasPainter {
     return this;
   }
 
-  tile(
-    key: string,
-    size: number,
-    draw: (context: CanvasRenderingContext2D) => void,
-  ): CanvasPattern {
-    let pattern = this.patterns.get(key);
-    if (!pattern) {
-      const tile = new SvgContext();
-      draw(tile as unknown as CanvasRenderingContext2D);
-      pattern = contextOf(this).pattern(tile, size) as unknown as CanvasPattern;
-      this.patterns.set(key, pattern);
-    }
-    return pattern;
+  patternOf(size: number, draw: (context: CanvasRenderingContext2D) => void) {
+    const tile = new SvgContext();
+    draw(tile as unknown as CanvasRenderingContext2D);
+    return contextOf(this).pattern(tile, size) as unknown as CanvasPattern;
   }
 
   /** The picture on the theme's ground. `title` names it for screen readers. */

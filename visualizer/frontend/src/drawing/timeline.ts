@@ -17,7 +17,7 @@ import { timeTicks } from "./wall_axis.ts";
 
 export type Fork = RequestSpan & { forked: NonNullable<RequestSpan["forked"]> };
 
-interface Timeline {
+export interface TimelineScene extends CursorScene {
   model: Model;
   frame: Frame;
   selected: number | null;
@@ -31,8 +31,6 @@ interface Timeline {
   columns: { stateAt: number; end: number }; // x of the gutter's columns
   still: string; // a key that changes when the lanes have to be drawn again
 }
-
-export type TimelineScene = CursorScene & Timeline;
 
 export const BLEED = 6; // px by which the selected lane's band extends beyond the panel
 export const HEADROOM = 3; // px above the first lane, for its text
@@ -56,7 +54,9 @@ export function drawTimeline(painter: CanvasPainter, scene: TimelineScene) {
   const ground = (lane: number | undefined) => painter.theme[lane === chosen ? "band" : "ground"];
   for (let lane = first; lane <= last; lane += 1)
     drawNow(painter, scene, lane, { chosen: lane === chosen, ground: ground(lane) });
-  for (const span of forksToDraw(scene)) drawElbow(painter, scene, span);
+  for (const span of scene.forks)
+    if (span.forked.step >= scale.first && span.forked.step <= scale.last)
+      drawElbow(painter, scene, span);
   cursorLines(painter, scene, -HEADROOM, viewHeight);
   const words = lives.words.map((word) => ({ ...word, ground: ground(word.lane) }));
   painter.clipped(...plot, viewHeight + HEADROOM, () => {
@@ -176,10 +176,6 @@ function drawEmptySeat(
   painter.frame(0, base - SWATCH, SWATCH, SWATCH, pitch < 16 ? rule : faint);
   if (pitch >= 16)
     painter.text(narrow ? "empty" : "empty seat", SWATCH + 4, base, { color: muted, size: 10.5 });
-}
-
-function forksToDraw({ forks, scale }: TimelineScene) {
-  return forks.filter(({ forked: { step } }) => step >= scale.first && step <= scale.last);
 }
 
 /** A line from the sibling's lane, in the step of the fork, to the request's own first step. */

@@ -20,8 +20,7 @@ interface Place {
 /** folded: what it hides */
 type NodeItem = Place & { kind: "node"; node: TreeNode; folded: Weight | null };
 
-/** at: the node where its path ends */
-type RequestItem = Place & { kind: "request"; request: number; at: number };
+type RequestItem = Place & { kind: "request"; request: number };
 
 type RestItem = Place & { kind: "rest"; subtrees: number; folded: Weight };
 
@@ -81,7 +80,7 @@ export function layoutTree(
     const { shown, rest } = open.get(id) as { shown: number[]; rest: number[] };
     for (const child of shown) visit(child, level, item);
     for (const request of endsAt.get(id) ?? []) {
-      add({ kind: "request", request, at: id, ...place(level, item) });
+      add({ kind: "request", request, ...place(level, item) });
       row += 1;
     }
     if (rest.length) {

@@ -4,6 +4,7 @@
  */
 
 import type { Model } from "../model/model.ts";
+import { waitIn } from "../model/request_spans.ts";
 import { FOR_ALL } from "../model/waits.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
 import { causeColour } from "./causes.ts";
@@ -37,7 +38,9 @@ export function waitingParts(
   const others = waiting[index] - suspended[index];
   const putOff = Math.min(deferred, others);
   const rest = others - putOff;
-  const isHeadHere = rest > 0 && reason !== null && !model.isSuspended(head, step);
+  const span = model.request(head);
+  const isPreempted = span && waitIn(span, step)?.kind === "preempted";
+  const isHeadHere = rest > 0 && reason !== null && !isPreempted;
   const cause = reason ?? "unknown";
   const first = FOR_ALL.has(cause) ? rest : Number(isHeadHere);
   return [

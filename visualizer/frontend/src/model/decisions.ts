@@ -18,8 +18,7 @@ import {
   wastedWords,
 } from "./messages.ts";
 import type { Model } from "./model.ts";
-import { waitIn } from "./request_spans.ts";
-import { rowWasted } from "./rows.ts";
+import { rowWasted, waitIn } from "./request_spans.ts";
 import type { Admission, Ending, Eviction, Preemption, Row, Story } from "./story.ts";
 import {
   agree,

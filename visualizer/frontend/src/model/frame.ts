@@ -4,8 +4,8 @@
  */
 
 import { decisions, outcomes } from "./decisions.ts";
-import { type Fate, fateOf } from "./fates.ts";
 import type { State } from "./fold.ts";
+import { type Fate, fateOf } from "./happenings.ts";
 import { messages, text, whyBlocked } from "./messages.ts";
 import type { Model, Status, StepInfo } from "./model.ts";
 import { type Row, Story } from "./story.ts";

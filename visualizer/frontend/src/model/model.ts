@@ -18,8 +18,7 @@ import { StepHappenings } from "./happenings.ts";
 import { LogLines } from "./lines.ts";
 import { LogError } from "./log.ts";
 import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
-import { type RequestSpan, RequestSpans } from "./request_spans.ts";
-import { rowKind } from "./rows.ts";
+import { type RequestSpan, RequestSpans, rowKind } from "./request_spans.ts";
 import { TimeRecords } from "./time_records.ts";
 import { Heads } from "./waits.ts";
 import { Waterfall } from "./waterfall.ts";
@@ -228,12 +227,6 @@ export class Model {
   /** Why requests waited in a step: the head, its reason, and how many others the policy deferred. */
   waitIn(step: number) {
     return this.#heads.inStep(step);
-  }
-
-  /** Whether a request was preempted and has not been resumed at the end of a step. */
-  isSuspended(id: number | null, step: number) {
-    const last = this.request(id)?.preemptions.findLast((one) => one.step <= step);
-    return !!last && (last.resume === null || last.resume > step);
   }
 
   /** The causes for which requests have waited so far. */

@@ -4,19 +4,8 @@ import { firstWhere } from "./columns.ts";
 import { HAPPENED } from "./happenings.ts";
 import type { Model } from "./model.ts";
 
-export type MomentKind =
-  | "preempted"
-  | "failed"
-  | "evicted"
-  | "aborted"
-  | "forked"
-  | "copied"
-  | "hit"
-  | "finished"
-  | "missing";
-
 /** The kinds from the most telling to the least, with their names. */
-const KINDS: [MomentKind, string][] = [
+const KINDS = [
   ["missing", "missing messages"],
   ["preempted", "preemption"],
   ["failed", "error"],
@@ -26,7 +15,8 @@ const KINDS: [MomentKind, string][] = [
   ["copied", "copy on write"],
   ["hit", "cache hit"],
   ["finished", "finish"],
-];
+] as const;
+export type MomentKind = (typeof KINDS)[number][0];
 const WORDS = Object.fromEntries(KINDS);
 /** Finishes are common: they are moments only in a run without any other. */
 const COMMON = HAPPENED.finished;

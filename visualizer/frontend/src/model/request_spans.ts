@@ -4,7 +4,6 @@ import type { Events, LogEvent } from "./events.ts";
 import type { Content, RequestState, State } from "./fold.ts";
 import { laneOf } from "./lanes.ts";
 import { LogError } from "./log.ts";
-import { rowKind } from "./rows.ts";
 
 export interface Segment {
   kind: "waiting" | "preempted" | "prefill" | "catchup" | "decode" | "stalled";
@@ -411,4 +410,25 @@ function trim(span: RequestSpan, content: Content) {
 function openWait({ segments }: RequestSpan): Segment | null {
   const last = segments.at(-1);
   return last && last.to === null ? last : null;
+}
+
+/**
+ * The kind of a row of a step. The engine has no phases; it computes the tokens that are not computed yet.
+ *
+ * @param request as it was when the row was scheduled
+ * @returns catch-up: recomputed after a preemption, or forced
+ */
+export function rowKind(
+  row: Events["ScheduledRow"],
+  { prompt_length, length }: { prompt_length: number; length: number },
+): "prefill" | "decode" | "catchup" {
+  const start = row[1];
+  const tokens = row[2] - (row[3]?.length ?? 0);
+  if (start < prompt_length) return "prefill";
+  return tokens > 1 || start + tokens < length ? "catchup" : "decode";
+}
+
+/** Why a request's row of a step was in vain; undefined if it was not. */
+export function rowWasted({ segments }: RequestSpan, step: number) {
+  return segments.find(({ from, wasted }) => wasted && from === step)?.wasted;
 }

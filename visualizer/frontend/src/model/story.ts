@@ -6,7 +6,7 @@
 import type { Events } from "./events.ts";
 import { type Loads, unpacked } from "./expert_loads.ts";
 import type { State } from "./fold.ts";
-import { rowKind } from "./rows.ts";
+import { rowKind } from "./request_spans.ts";
 
 export interface Admission {
   request: number;

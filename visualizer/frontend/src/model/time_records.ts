@@ -7,7 +7,7 @@ import type { Events, LogEvent } from "./events.ts";
 import type { State } from "./fold.ts";
 import { PausedTime } from "./paused_time.ts";
 import type { RequestSpan, RequestSpans } from "./request_spans.ts";
-import { rowKind } from "./rows.ts";
+import { rowKind } from "./request_spans.ts";
 
 /** a finished step; times in microseconds, NaN if the log has none */
 export interface Step {

@@ -26,7 +26,9 @@ export class TreeNode {
   holders: string[] = [];
   /** The blocks of a foreign cache of which only hashes are known: see `Mark`. */
   marks: Mark[];
-  read: { tokens: () => number[]; texts: () => string[] };
+  /** The nodes of the state that it is made of, from the top. */
+  parts: NodeState[];
+  state: State;
 
   /** @param depth blocks above it */
   constructor(state: State, node: NodeState, depth: number) {
@@ -38,7 +40,8 @@ export class TreeNode {
     this.lock = node.lock_ref;
     this.since = node.used;
     this.marks = node.hash ? [{ hash: node.hash, media: node.media ?? [] }] : [];
-    this.read = { tokens: () => state.tokensOf(node), texts: () => state.textsOf(node) };
+    this.parts = [node];
+    this.state = state;
   }
 
   /** The names of the requests and the buffers that use it. */
@@ -58,19 +61,19 @@ export class TreeNode {
    */
   join(parts: TreeNode[]) {
     const { parent, depth } = parts[0];
-    const reads = parts.map(({ read }) => read);
     Object.assign(this, { parent, depth });
     this.blocks = parts.flatMap(({ blocks }) => blocks);
     this.marks = parts.flatMap(({ marks }) => marks);
-    this.read = {
-      tokens: () => reads.flatMap(({ tokens }) => tokens()),
-      texts: () => reads.flatMap(({ texts }) => texts()),
-    };
+    this.parts = parts.flatMap((one) => one.parts);
+  }
+
+  get tokens(): number[] {
+    return this.parts.flatMap((part) => this.state.tokensOf(part));
   }
 
   /** One piece per token on the edge. */
   get texts(): string[] {
-    return this.read.texts();
+    return this.parts.flatMap((part) => this.state.textsOf(part));
   }
 
   get text() {
@@ -187,12 +190,12 @@ export function findPrefix(
       }
       return true;
     };
-    const next = tree.find((node) => node.parent === parent && agrees(node.read.tokens(), 0));
+    const next = tree.find((node) => node.parent === parent && agrees(node.tokens, 0));
     if (!next) break;
-    const tokens = next.read.tokens();
+    const { tokens } = next;
+    const most = Math.min(next.blocks.length, limit - blocks.length);
     let depth = 1;
-    while (depth < Math.min(next.blocks.length, limit - blocks.length) && agrees(tokens, depth))
-      depth++;
+    while (depth < most && agrees(tokens, depth)) depth++;
     nodes.push({ id: next.id, from: blocks.length });
     blocks.push(...next.blocks.slice(0, depth));
     if (depth < next.blocks.length) break;

@@ -103,13 +103,10 @@ const countedLevels = (model: Model) =>
 function cellsOf(figures: Summary, theme: Theme, model: Model) {
   const { steps, duration: took, requests, ends, preemptions, found, asked } = figures;
   const finished = (ends.stop ?? 0) + (ends.length ?? 0);
-  const others = (
-    [
-      [ends.unfinished, "unfinished"],
-      [ends.abort, "aborted"],
-      [ends.error, "failed"],
-    ] as [number | undefined, string][]
-  ).flatMap(([count, word]) => (count ? [`${count.toLocaleString("en")} ${word}`] : []));
+  const words = { unfinished: "unfinished", abort: "aborted", error: "failed" };
+  const others = Object.entries(words).flatMap(([end, word]) =>
+    ends[end] ? [`${ends[end].toLocaleString("en")} ${word}`] : [],
+  );
   const ended = others.length ? others.join(", ") : finished ? "all finished" : "";
   const run = cell(
     originWords(model),

@@ -24,6 +24,7 @@ import {
   clampView,
   panView,
   revealStep,
+  type Scale,
   stepAxis,
   timeScale,
   type View,
@@ -44,7 +45,6 @@ import { halved } from "../drawing/words_html.ts";
 import { halfDot, knowledgeWords, lacks, missing } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
-import { RangeMark } from "./range_mark.ts";
 import { requestTable, stepTable, tablesBox } from "./tables.ts";
 import { listenToPointer } from "./time_pointer.ts";
 
@@ -89,7 +89,8 @@ export class TimePanel extends Part {
     this.spacer,
   );
   alternative = tablesBox();
-  rangeMark = new RangeMark(this);
+  /** The selected range on the strip and on the lanes: on a long log their scales differ. */
+  rangeBoxes = [0, 1].map(() => h("div.range", { hidden: true, "aria-hidden": "true" }));
   rangeWords = h("p.note.range-words", { role: "status", hidden: true });
   element = h(
     "section.time",
@@ -100,7 +101,7 @@ export class TimePanel extends Part {
     h("div.waiting", this.band, this.queueButton),
     this.axis,
     this.legend,
-    ...this.rangeMark.boxes,
+    ...this.rangeBoxes,
     this.rangeWords,
     this.alternative,
   );
@@ -387,7 +388,24 @@ export class TimePanel extends Part {
     drawTimeline(lanes, this.scene);
     drawBand(begin(band, bandHeight()), this.scene);
     drawAxis(begin(axis, AXIS_HEIGHT), this.scene);
-    this.rangeMark.draw();
+    this.drawRange();
+  }
+
+  drawRange() {
+    const { range } = this.board.store;
+    const places: [scale: Scale, top: number, height: number][] = [
+      [this.overview, 18, STRIP_HEIGHT - 18],
+      [this.scale, STRIP_HEIGHT, this.height - STRIP_HEIGHT],
+    ];
+    this.rangeBoxes.forEach((box, i) => {
+      const [scale, top, height] = places[i];
+      const left = Math.max(scale.left, scale.x(range?.[0] ?? 0));
+      const right = Math.min(scale.right, scale.end(range?.[1] ?? 0));
+      box.hidden = !range || right <= left;
+      if (box.hidden) return;
+      for (const [name, value] of Object.entries({ left, top, width: right - left, height }))
+        box.style.setProperty(name, `${value * this.board.unit}px`);
+    });
   }
 
   /**

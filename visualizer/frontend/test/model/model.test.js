@@ -10,7 +10,7 @@ import {
   State,
 } from "../../src/model/index.ts";
 import { keyframe } from "../../src/model/keyframe.ts";
-import { rowKind } from "../../src/model/rows.ts";
+import { rowKind } from "../../src/model/request_spans.ts";
 import { waitWords } from "../../src/model/waits.ts";
 import { assertNames, names } from "../facts.js";
 import { core } from "./core.js";
