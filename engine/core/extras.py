@@ -31,8 +31,11 @@ class MissingExtraError(ModuleNotFoundError):
 
 
 @contextmanager
-def needs_extra(what: str) -> Iterator[None]:
-    """Turn the failed import of an optional library into a MissingExtraError about `what`."""
+def needs_extra(what: str, extra: str = "") -> Iterator[None]:
+    """Turn the failed import of an optional library into a MissingExtraError about `what`.
+
+    extra  the one to install, where a library is in several
+    """
     try:
         yield
     except MissingExtraError:
@@ -42,7 +45,7 @@ def needs_extra(what: str) -> Iterator[None]:
         if library not in EXTRA_OF:
             raise
         raise MissingExtraError(
-            f"{what} needs {library}: pip install 'underglass[{EXTRA_OF[library]}]'",
+            f"{what} needs {library}: pip install 'underglass[{extra or EXTRA_OF[library]}]'",
             name=error.name,
         ) from None
 

@@ -148,7 +148,7 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
             fail(
                 f"{flag} cannot be used with --replica: set it on the replicas, which have the engines"
             )
-    with needs_extra("--replica"):
+    with needs_extra("--replica", extra="gateway"):
         from server.gateway.app import checked_url, serve_gateway
         from server.gateway.replica_set import ReplicaSet, UrlSet, WithRoles
         from server.gateway.roles import parse_roles
