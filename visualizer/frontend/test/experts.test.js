@@ -8,8 +8,9 @@ import { gunzipSync } from "node:zlib";
 import { cellAt, drawExperts, expertGrid } from "../src/drawing/expert_map.ts";
 import { TrimmedModel } from "../src/live/trimmed_model.ts";
 import { added, loadWords, unpacked } from "../src/model/expert_loads.ts";
-import { LogError, Model, parseLog, State } from "../src/model/index.ts";
+import { LogError, Model, State } from "../src/model/index.ts";
 import { keyframe } from "../src/model/keyframe.ts";
+import { parseLog } from "./model/read.js";
 import { recordingPencil } from "./recorder.js";
 
 const file = new URL("../../scenarios/experts.jsonl.gz", import.meta.url);

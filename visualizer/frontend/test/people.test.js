@@ -5,7 +5,8 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { newest, outputAt, peopleAt } from "../src/live/people.ts";
-import { Model, parseLog } from "../src/model/index.ts";
+import { Model } from "../src/model/index.ts";
+import { parseLog } from "./model/read.js";
 
 const { events } = parseLog(readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"));
 const model = new Model(events);

@@ -8,7 +8,8 @@
 import { readFileSync } from "node:fs";
 import { CanvasPainter } from "../src/drawing/canvas_painter.ts";
 import { THEMES } from "../src/drawing/palette.ts";
-import { Model, parseLog } from "../src/model/index.ts";
+import { Model } from "../src/model/index.ts";
+import { parseLog } from "./model/read.js";
 
 globalThis.DOMMatrix ??= class {
   scale() {

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { traceOf } from "../src/host/trace.ts";
-import { Model, parseLog } from "../src/model/index.ts";
+import { Model } from "../src/model/index.ts";
+import { parseLog } from "./model/read.js";
 
 const { events } = parseLog(readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"));
 

@@ -4,9 +4,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { TrimmedModel } from "../src/live/trimmed_model.ts";
-import { Model, parseLog, State } from "../src/model/index.ts";
+import { Model, State } from "../src/model/index.ts";
 import { keyframe } from "../src/model/keyframe.ts";
 import { core } from "./model/core.js";
+import { parseLog } from "./model/read.js";
 
 const { events } = parseLog(readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"));
 

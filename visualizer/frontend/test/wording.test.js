@@ -14,8 +14,8 @@ import { rangeWords } from "../src/board/range.ts";
 import { countWords } from "../src/drawing/lane_words.ts";
 import { Model, plain, reasonWords, sentence } from "../src/model/index.ts";
 import { HALF_DOT, missing } from "../src/model/knowledge.ts";
-import { parseLog } from "../src/model/lines.ts";
 import { foreign, SECRET } from "./model/foreign.js";
+import { parseLog } from "./model/read.js";
 import { scenes } from "./model/scenes.js";
 
 const FILE = new URL("./wording.snapshot.json", import.meta.url);

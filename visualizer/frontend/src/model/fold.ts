@@ -121,7 +121,7 @@ export class State {
     return copy;
   }
 
-  /** Applies the next event, which `parseLog` has checked. */
+  /** Applies the next event, which `LogLines` has checked. */
   apply(event: LogEvent) {
     this.seq++;
     (this as any)[event.type](event);

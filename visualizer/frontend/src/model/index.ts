@@ -4,7 +4,6 @@
  */
 
 export { State } from "./fold.ts";
-export { parseLog } from "./lines.ts";
 export { LogError } from "./log.ts";
 export { reasonWords } from "./messages.ts";
 export { Model } from "./model.ts";

@@ -94,10 +94,6 @@ export class LogLines {
     return events;
   }
 
-  *[Symbol.iterator]() {
-    for (let at = 0; at < this.length; at += 1000) yield* this.range(at, at + 1000);
-  }
-
   /** The line of an event in the file, from 1. */
   lineOf(index: number) {
     return index + 1 + this.#empty.filter((before) => before <= index).length;
@@ -158,19 +154,6 @@ export class LogLines {
       start = end + 1;
     }
   }
-}
-
-/**
- * Reads a whole log. An incomplete last line is dropped, because the log may have been cut off while it was being
- * written. Any other invalid line is a `LogError`.
- */
-export function parseLog(text: string): { events: any[] } {
-  const events: any[] = [];
-  const lines = new LogLines();
-  const take = (event: any) => events.push(event);
-  lines.push(encoder.encode(text), take);
-  lines.end(take);
-  return { events };
 }
 
 /** The non-empty lines. */

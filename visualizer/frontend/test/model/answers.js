@@ -7,10 +7,11 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Model, parseLog, plain } from "../../src/model/index.ts";
+import { Model, plain } from "../../src/model/index.ts";
 import { stuck } from "../../src/model/stuck.ts";
 import { causeRows } from "../../src/model/waterfall_words.ts";
 import { missedWords, whyMissed } from "../../src/model/why_missed.ts";
+import { parseLog } from "./read.js";
 
 const [folder] = process.argv.slice(2);
 const said = {};

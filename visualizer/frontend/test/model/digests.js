@@ -9,8 +9,9 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseLog, State } from "../../src/model/index.ts";
+import { State } from "../../src/model/index.ts";
 import { core } from "./core.js";
+import { parseLog } from "./read.js";
 
 const [path, events] = process.argv.slice(2);
 

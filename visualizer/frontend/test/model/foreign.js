@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { Model } from "../../src/model/index.ts";
 import { knowledgeWords } from "../../src/model/knowledge.ts";
-import { parseLog } from "../../src/model/lines.ts";
+import { parseLog } from "./read.js";
 
 const { events } = parseLog(
   readFileSync(new URL("../storytellers.jsonl", import.meta.url), "utf8"),

@@ -7,7 +7,8 @@
 
 import { readFileSync } from "node:fs";
 import { loadWords } from "../../src/model/expert_loads.ts";
-import { Model, parseLog } from "../../src/model/index.ts";
+import { Model } from "../../src/model/index.ts";
+import { parseLog } from "./read.js";
 
 const { events } = parseLog(readFileSync(process.argv[2], "utf8"));
 const model = new Model(events);

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { LogError, parseLog } from "../../src/model/index.ts";
+import { LogError } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
 import { admitted, arrived, started } from "./events.js";
+import { parseLog } from "./read.js";
 
 const lines = (...events) => events.map((event) => `${JSON.stringify(event)}\n`).join("");
 const refuses = (text, line, ...facts) =>

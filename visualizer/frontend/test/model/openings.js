@@ -6,7 +6,8 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Model, openingRequest, openingStep, parseLog } from "../../src/model/index.ts";
+import { Model, openingRequest, openingStep } from "../../src/model/index.ts";
+import { parseLog } from "./read.js";
 
 const [folder] = process.argv.slice(2);
 const openings = {};

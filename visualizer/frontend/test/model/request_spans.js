@@ -7,7 +7,8 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Model, parseLog } from "../../src/model/index.ts";
+import { Model } from "../../src/model/index.ts";
+import { parseLog } from "./read.js";
 
 const [folder] = process.argv.slice(2);
 const said = {};

@@ -8,9 +8,10 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { compose, Model, parseLog, plain, State, sentence } from "../../src/model/index.ts";
+import { compose, Model, plain, State, sentence } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
 import { core } from "./core.js";
+import { parseLog } from "./read.js";
 
 const [folder] = process.argv.slice(2);
 const MOST_LETTERS = 250;

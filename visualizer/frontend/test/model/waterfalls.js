@@ -7,8 +7,9 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Model, parseLog, plain } from "../../src/model/index.ts";
+import { Model, plain } from "../../src/model/index.ts";
 import { helped } from "../../src/model/waterfall_words.ts";
+import { parseLog } from "./read.js";
 
 const [folder] = process.argv.slice(2);
 const said = {};
