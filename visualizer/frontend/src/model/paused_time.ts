@@ -1,6 +1,6 @@
 /**
  * The time in which the engine was paused and no forward pass ran: a held engine is not a slow one.
- * `visualizer/reading/paused_time.py` does the same.
+ * `engine/simulation/latencies.py` does the same.
  */
 
 import type { LogEvent } from "./events.ts";
