@@ -95,7 +95,7 @@ class Classroom:
         self._held = {}
         bridge.commands = bridge.client
         bridge.window.wake()
-        now = bridge.now_us
+        now = bridge.client.now()
         for submit in held.values():
             bridge.live[submit.stream].submitted_at = now  # before, it waited for the teacher
         return [msgspec.structs.replace(submit, submitted_at=now) for submit in held.values()]
