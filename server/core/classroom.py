@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from server.core.commands import Answer, AnyCommand, Pause, Resume, RunUntil, Step, Submit
+from server.core.commands import Answer, AnyCommand, Pause, Resume, RunUntil, Submit
 from server.core.run_until import Stopped, Until
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Classroom:
     async def step(self, steps: int) -> int:
         """Run up to `steps` steps of a paused engine; return the number of the last one."""
         self._forget_stop()
-        stopped: Stopped = await self._bridge.ask(Step(0, steps))
+        stopped: Stopped = await self._bridge.ask(RunUntil(0, "steps", None, steps, paused=True))
         return stopped.step
 
     async def run_until(self, until: Until, request: int | None, steps: int) -> Stopped:
