@@ -32,11 +32,11 @@ def serve_replicas(
     Raises StartError, and ConfigError for a wrong setting.
     """
     with needs_extra("--replicas"):
-        from server.gateway.app import serve_gateway
         from server.gateway.ray_cluster import RayOptions, RaySet, check_installed
-        from server.gateway.roles import parse_roles
 
         check_installed()
+        from server.gateway.app import serve_gateway
+        from server.gateway.roles import parse_roles
     if settings.cluster_key is None:
         settings = msgspec.structs.replace(settings, cluster_key=secrets.token_urlsafe(24))
     count, most, address = options["replicas"], options["max_replicas"], options["ray"]
