@@ -39,9 +39,9 @@ class Load(BaseModel):
 def routes(models: Models) -> APIRouter:
     """Return the routes /ping, /version, /load and /clock of a server."""
     return routes_of(
-        lambda: models.first.check_alive(),  # noqa: PLW0108 (a restart replaces `first`)
+        lambda: models.first.check_alive(),  # noqa: PLW0108 (`first` may be replaced)
         lambda: sum(bridge.unfinished for bridge in models.bridges),
-        lambda: models.first.now_us,
+        lambda: models.first.client.now(),  # noqa: PLW0108
     )
 
 

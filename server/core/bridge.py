@@ -35,7 +35,6 @@ from server.core.commands import (
     AnyCommand,
     Prompt,
     Release,
-    ReleaseBuffer,
     Report,
     Resume,
     Submit,
@@ -195,11 +194,6 @@ class Bridge:
             await self._answer(Answer(0))
 
     @property
-    def now_us(self) -> int:
-        """The engine's time: microseconds since its run started."""
-        return self.client.now()
-
-    @property
     def unfinished(self) -> int:
         """The number of requests that clients or the engine are not done with."""
         return max(len(self.live), len(self.window.state.requests))
@@ -354,10 +348,6 @@ class Bridge:
             # A command that was already answered with "stuck", or whose client has left, must not run.
             if self._replies.pop(number, None) is not None:
                 self.commands.cancel(number)
-
-    def release_buffer(self, buffer: int) -> None:
-        """Give up what the engine holds for an LMTP buffer; harmless if it holds nothing."""
-        self.client.post(ReleaseBuffer(0, buffer))
 
     # Reports of the engine thread
 

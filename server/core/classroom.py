@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from server.core.commands import Answer, AnyCommand, Pause, Resume, RunUntil, Step, Submit
+from server.core.commands import Answer, AnyCommand, Pause, Resume, RunUntil, Submit
 from server.core.run_until import Stopped, Until
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Classroom:
     async def step(self, steps: int) -> int:
         """Run up to `steps` steps of a paused engine; return the number of the last one."""
         self._forget_stop()
-        stopped: Stopped = await self._bridge.ask(Step(0, steps))
+        stopped: Stopped = await self._bridge.ask(RunUntil(0, "steps", None, steps, paused=True))
         return stopped.step
 
     async def run_until(self, until: Until, request: int | None, steps: int) -> Stopped:
@@ -95,7 +95,7 @@ class Classroom:
         self._held = {}
         bridge.commands = bridge.client
         bridge.window.wake()
-        now = bridge.now_us
+        now = bridge.client.now()
         for submit in held.values():
             bridge.live[submit.stream].submitted_at = now  # before, it waited for the teacher
         return [msgspec.structs.replace(submit, submitted_at=now) for submit in held.values()]

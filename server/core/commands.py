@@ -188,21 +188,16 @@ class Resume(Command, frozen=True):
     """Resume the engine; reply with the number of the last step."""
 
 
-class Step(Command, frozen=True):
-    """Run up to `steps` steps of a paused engine; reply with a `Stopped`.
-
-    Fewer steps run if the engine runs out of work.
-    """
-
-    steps: int
-
-
 class RunUntil(Command, frozen=True):
-    """Pause the engine and run it until something happens; reply with a `Stopped`."""
+    """Run the engine until something happens, for at most `steps` steps; reply with a `Stopped`.
+
+    The engine is paused first; with `paused`, it must be paused already.
+    """
 
     until: Until
     request: int | None
     steps: int
+    paused: bool = False
 
 
 class DescribeKV(Command, frozen=True):
@@ -226,6 +221,4 @@ class AdoptKV(Command, frozen=True):
 
 
 KVCommand = DescribeKV | ExportKV | AdoptKV
-AnyCommand = (
-    Submit | Release | ReleaseBuffer | Answer | Pause | Resume | Step | RunUntil | KVCommand
-)
+AnyCommand = Submit | Release | ReleaseBuffer | Answer | Pause | Resume | RunUntil | KVCommand

@@ -35,16 +35,14 @@ from server.core.engine_client import InProcessClient, StartError, freeze_heap
 from server.core.engine_process import (
     LENGTH,
     Cancel,
-    Collect,
+    Do,
     Done,
     EngineFailed,
     Failed,
     Launch,
-    OpenNextLog,
     Post,
     Ready,
     Restart,
-    Start,
     Stop,
     ToChild,
     frame,
@@ -118,14 +116,14 @@ class _Child:
         match message:
             case Post():
                 client.post(*message.commands)
-            case Start():
+            case Do("start"):
                 self._running = True
                 client.start(self._send, lambda reason, _died: self._send(EngineFailed(reason)))
             case Cancel():
                 client.cancel(message.reply)
             case Stop():
                 threading.Thread(target=self._stop, args=(client, message.timeout)).start()
-            case OpenNextLog():
+            case Do("open_next_log"):
                 self._send(Done(client.recording.open_next()))
             case Restart():
                 inputs = [
@@ -133,7 +131,7 @@ class _Child:
                 ]
                 again = client.restart(message.config, paused=message.paused, inputs=inputs)
                 self._answer_ready(lambda: asyncio.run(again))
-            case Collect():
+            case Do("collect"):
                 client.collect()
 
     def _stop(self, client: InProcessClient, timeout: float) -> None:

@@ -34,7 +34,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -69,8 +69,13 @@ class Launch(msgspec.Struct, array_like=True, tag=True):
     arguments: dict[str, Any]
 
 
-class Start(msgspec.Struct, array_like=True, tag=True):
-    """Start the engine thread."""
+class Do(msgspec.Struct, array_like=True, tag=True):
+    """Start the engine thread, collect young garbage, or open the next run's trace file.
+
+    The last of these is answered with Done.
+    """
+
+    what: Literal["start", "collect", "open_next_log"]
 
 
 class Post(msgspec.Struct, array_like=True, tag=True):
@@ -91,10 +96,6 @@ class Stop(msgspec.Struct, array_like=True, tag=True):
     timeout: float
 
 
-class OpenNextLog(msgspec.Struct, array_like=True, tag=True):
-    """Open the next run's trace file; answered with Done."""
-
-
 class Restart(msgspec.Struct, array_like=True, tag=True):
     """Begin another run; answered with Ready or Failed. An abort is (step, request)."""
 
@@ -103,11 +104,7 @@ class Restart(msgspec.Struct, array_like=True, tag=True):
     inputs: list[Arrival | tuple[int | None, int]]
 
 
-class Collect(msgspec.Struct, array_like=True, tag=True):
-    """Collect young garbage: the engine is idle."""
-
-
-ToChild = Launch | Start | Post | Cancel | Stop | OpenNextLog | Restart | Collect
+ToChild = Launch | Do | Post | Cancel | Stop | Restart
 
 
 class Ready(msgspec.Struct, array_like=True, tag=True):
@@ -231,7 +228,7 @@ class ProcessClient(EngineClient):
             self._loop.add_reader(self._socket, self._on_readable)
         elif self._dead:  # since the previous run was stopped
             failed("the engine's process has ended", True)
-        self._send(Start())
+        self._send(Do("start"))
 
     def post(self, *commands: AnyCommand) -> None:
         """See `EngineClient`."""
@@ -256,7 +253,7 @@ class ProcessClient(EngineClient):
 
     async def open_next_log(self) -> str:
         """See `EngineClient`."""
-        answer: Done = await self._ask(OpenNextLog())
+        answer: Done = await self._ask(Do("open_next_log"))
         return answer.problem
 
     async def restart(self, config: EngineConfig, *, paused: bool, inputs: Inputs) -> None:
@@ -271,7 +268,7 @@ class ProcessClient(EngineClient):
     def collect(self) -> None:
         """See `EngineClient`."""
         super().collect()
-        self._send(Collect())
+        self._send(Do("collect"))
 
     def kill(self) -> bool:
         """See `EngineClient`."""

@@ -41,12 +41,11 @@ from server.core.commands import (
     Report,
     Resume,
     RunUntil,
-    Step,
     Submit,
 )
 from server.core.event_log import Outbox
 from server.core.replay import Replay
-from server.core.run_until import Refusal, StepCommand, Stopped, must_await_token, not_paused
+from server.core.run_until import Refusal, StepCommand, Stopped, must_await_token
 
 
 def busy_seconds(cell: "memoryview[float]") -> float:
@@ -180,8 +179,6 @@ class EngineThread:
             case Resume():
                 self._engine.resume()
                 self._end_commands("resumed")
-            case Step():
-                self._begin_steps(command)
             case RunUntil():
                 self._run_until(command)
             case DescribeKV() | ExportKV() | AdoptKV():
@@ -227,18 +224,16 @@ class EngineThread:
         if hold is not None:
             self._engine.holds.release(hold)
 
-    def _begin_steps(self, command: Step) -> None:
-        if self._engine.paused:
-            self._steps.append(StepCommand("steps", command.steps, command.reply))
-        else:
-            self._report.replies.append((command.reply, not_paused()))
-
     def _run_until(self, command: RunUntil) -> None:
+        refusal = None
         if command.until == "first_token":
             refusal = must_await_token(self._engine, command.request)
-            if refusal is not None:
-                self._report.replies.append((command.reply, refusal))
-                return
+        elif command.paused and not self._engine.paused:
+            message = "the engine is not paused: pause it before stepping"
+            refusal = Refusal(409, message, code="not_paused")
+        if refusal is not None:
+            self._report.replies.append((command.reply, refusal))
+            return
         if not self._engine.paused:
             self._engine.pause()
         until, steps, reply = command.until, command.steps, command.reply

@@ -149,8 +149,3 @@ def must_await_token(engine: Engine, request: int | None) -> Refusal | None:
         message = f"request must have no token yet, and r{request} has its first one"
         return Refusal(400, message, param="request")
     return None
-
-
-def not_paused() -> Refusal:
-    """409: only a paused engine can be stepped."""
-    return Refusal(409, "the engine is not paused: pause it before stepping", code="not_paused")

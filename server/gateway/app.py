@@ -3,7 +3,7 @@
 The app has the routes of one server, inside the same middleware.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from urllib.parse import urlsplit
 
@@ -58,6 +58,7 @@ def serve_gateway(
     settings: ServerSettings,
     *,
     port: int,
+    roles: Sequence[str] = (),
     request_log: str = "stderr",
     announce: Callable[[str], None] = lambda _url: None,
     until_stdin_closes: bool = False,
@@ -72,7 +73,7 @@ def serve_gateway(
     Raises StartError if it cannot listen, and ConfigError for an unknown router.
     """
     try:
-        gateway = Gateway(replicas, router, settings)
+        gateway = Gateway(replicas, router, settings, roles=roles)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     listeners, log = listen_for(settings, port), open_request_log(request_log)

@@ -60,6 +60,7 @@ class Follower:
 
     status   the replica's latest `status` event: whether it is paused, why it accepts no requests
     joined   whether the log says that it is present
+    retired  why no more requests are routed to it, or ""
     work     blocks that need the replica; they end when it leaves
     """
 
@@ -71,13 +72,13 @@ class Follower:
         self._times = gateway.times
         self._offset = self._rtt = 0
         self._run = self._last_id = ""  # the run that is followed, and its last event received
-        self._retired = ""  # why no more requests are routed to it
+        self.retired = ""
         self.work = Scopes()
         self._task = asyncio.create_task(self._follow_forever())
 
     def retire(self, why: str) -> None:
         """Route no more requests to the replica, and do not wait for it once its connection ends."""
-        self._retired = why
+        self.retired = why
         if not self.joined:
             self._task.cancel()
             del self._gateway.followers[self.member.id]
@@ -91,7 +92,7 @@ class Follower:
     @property
     def ready(self) -> bool:
         """Whether the replica accepts requests."""
-        return self.joined and not self._retired and not self.status.get("not_ready")
+        return self.joined and not self.retired and not self.status.get("not_ready")
 
     async def _follow_forever(self) -> None:
         loop, where = asyncio.get_running_loop(), f"replica {self.member.id} at {self.member.url}"
@@ -110,8 +111,8 @@ class Follower:
             except Exception as error:  # a bug here or in a router must not stop the other replicas
                 logger.exception("%s cannot be followed", where)
                 why = f"its log cannot be followed: {type(error).__name__}"
-            if self._retired:
-                self._leave(self._retired)
+            if self.retired:
+                self._leave(self.retired)
                 del self._gateway.followers[self.member.id]
                 return
             if self.joined or pause == self._times.first_pause:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import aiohttp
 import msgspec
@@ -22,7 +23,7 @@ from server.core.event_log import Followed
 from server.core.settings import ServerSettings
 from server.gateway.follower import Follower, Times
 from server.gateway.replica_set import Member, ReplicaSet
-from server.gateway.roles import DECODE, PREFILL, KVMover
+from server.gateway.roles import DECODE, PREFILL, KVMover, role_of_next
 from server.gateway.upstream import Scopes, open_session
 from server.http.errors import ApiError, unavailable
 
@@ -56,6 +57,7 @@ class Gateway:
 
     settings   the gateway's address, access rules and limits; `cluster_key` is sent, not asked for
     router     a router's name, or a Router. Raises ValueError for an unknown name
+    roles      the replicas' roles, in the order in which they are taken; see `roles.py`
     router_name  the router's name in the log
     session    the HTTP client for all replicas
     followers  by id: the members of the replica set, present or not
@@ -71,6 +73,7 @@ class Gateway:
         router: Router | str,
         settings: ServerSettings,
         times: Times | None = None,
+        roles: Sequence[str] = (),
     ) -> None:
         self.settings = msgspec.structs.replace(settings, cluster_key=None)
         self.times = times or Times()
@@ -80,6 +83,7 @@ class Gateway:
         self.gave_up = asyncio.Event()  # never set: a gateway waits for replicas
         self._keys = settings
         self._replicas = replicas
+        self._roles = roles
         self._start = time.perf_counter_ns()
         self.log = ClusterWindow(settings.log_window)
         self.dispatcher = Dispatcher(
@@ -136,6 +140,9 @@ class Gateway:
         return True
 
     def _add(self, member: Member) -> None:
+        if self._roles:
+            present = [one.member.role for one in self.followers.values() if not one.retired]
+            member = replace(member, role=role_of_next(self._roles, present))
         self.followers[member.id] = Follower(self, member)
         if member.role == PREFILL and self._measuring is None:
             self._measuring = asyncio.create_task(self.mover.measure())

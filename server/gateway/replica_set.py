@@ -10,7 +10,7 @@ Source: vLLM's and SGLang's routers make the same distinction: a list of worker 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -60,39 +60,3 @@ class UrlSet:
 
     async def stop(self) -> None:
         """See `ReplicaSet`. The servers keep running: the gateway has not started them."""
-
-
-class WithRoles:
-    """Gives the members of another set their roles: the first of `roles` that no member has.
-
-    A member that takes the place of a removed one thus takes its role, too. Further members get the
-    last role of the list.
-    """
-
-    def __init__(self, replicas: ReplicaSet, roles: Sequence[str]) -> None:
-        self._replicas = replicas
-        self._free = list(roles)
-        self._last = roles[-1]
-        self._role_of: dict[str, str] = {}
-
-    async def start(
-        self, add: Callable[[Member], None], remove: Callable[[str, str], None]
-    ) -> None:
-        """See `ReplicaSet`."""
-
-        def add_with_role(member: Member) -> None:
-            role = self._last
-            if self._free:
-                role = self._role_of[member.id] = self._free.pop(0)
-            add(replace(member, role=role))
-
-        def remove_with_role(id_: str, why: str) -> None:
-            if id_ in self._role_of:
-                self._free.insert(0, self._role_of.pop(id_))
-            remove(id_, why)
-
-        await self._replicas.start(add_with_role, remove_with_role)
-
-    async def stop(self) -> None:
-        """See `ReplicaSet`."""
-        await self._replicas.stop()

@@ -23,7 +23,8 @@ first sent with max_tokens=1, and the decode instance gets the original request.
 import logging
 import random
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import aiohttp
@@ -58,11 +59,13 @@ _Result = TypeVar("_Result")
 _adopted = msgspec.json.Decoder(_Adopted)
 
 
-def parse_roles(text: str, replicas: int) -> list[str]:
-    """Return the role of each replica: "prefill=1,decode=2" is prefill, decode, decode.
+def parse_roles(text: str | None, replicas: int) -> list[str]:
+    """Return the role of each replica: "prefill=1,decode=2" is prefill, decode, decode; None has none.
 
     Raises ConfigError if the text cannot be read or does not name `replicas` replicas.
     """
+    if text is None:
+        return []
     counts: dict[str, int] = {}
     for part in text.split(","):
         role, _, number = part.strip().partition("=")
@@ -77,6 +80,16 @@ def parse_roles(text: str, replicas: int) -> list[str]:
             f"roles must name as many replicas as there are, {replicas}, got {text!r}"
         )
     return [role for role in (PREFILL, DECODE) for _ in range(counts[role])]
+
+
+def role_of_next(roles: Sequence[str], present: Iterable[str]) -> str:
+    """Return the role of a new replica: the first one of the list that too few replicas have.
+
+    A replica that takes the place of a removed one thus takes its role. Further replicas get the last
+    role of the list.
+    """
+    missing = Counter(roles) - Counter(present)
+    return next((role for role in roles if missing[role]), roles[-1])
 
 
 class KVMover:

@@ -32,12 +32,11 @@ def serve_replicas(
     Raises StartError, and ConfigError for a wrong setting.
     """
     with needs_extra("--replicas"):
-        from server.gateway.app import serve_gateway
         from server.gateway.ray_cluster import RayOptions, RaySet, check_installed
-        from server.gateway.replica_set import ReplicaSet, WithRoles
-        from server.gateway.roles import parse_roles
 
         check_installed()
+        from server.gateway.app import serve_gateway
+        from server.gateway.roles import parse_roles
     if settings.cluster_key is None:
         settings = msgspec.structs.replace(settings, cluster_key=secrets.token_urlsafe(24))
     count, most, address = options["replicas"], options["max_replicas"], options["ray"]
@@ -50,17 +49,15 @@ def serve_replicas(
         drain_seconds=settings.drain_seconds,
     )
     engines = RaySet(ray, replica_environment(given, settings))
-    replicas: ReplicaSet = engines
-    if options["roles"] is not None:
-        replicas = WithRoles(engines, parse_roles(options["roles"], count))
     where = f"on the Ray cluster at {address}" if address else "on this machine"
     grows = f", up to {most} while batches are full" if most else ""
     rows = [("replicas", f"{count} {where}{grows}"), ("router", options["router"])]
     serve_gateway(
-        replicas,
+        engines,
         options["router"],
         settings,
         port=options["port"],
+        roles=parse_roles(options["roles"], count),
         request_log=options["request_log"],
         announce=lambda url: print(gateway_banner(settings, url, count, rows), flush=True),
         until_stdin_closes=options["until_stdin_closes"],

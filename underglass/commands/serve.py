@@ -150,27 +150,26 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
             )
     with needs_extra("--replica", extra="gateway"):
         from server.gateway.app import checked_url, serve_gateway
-        from server.gateway.replica_set import ReplicaSet, UrlSet, WithRoles
+        from server.gateway.replica_set import UrlSet
         from server.gateway.roles import parse_roles
     from server.banner import gateway_banner
 
     with _errors_in_one_line(ctx):
         urls = [checked_url(url) for url in options["replica"]]
         settings = _settings(options, "gateway")
-        replicas: ReplicaSet = UrlSet(urls)
-        if options["roles"] is not None:
-            replicas = WithRoles(replicas, parse_roles(options["roles"], len(urls)))
-            if settings.cluster_key is None:
-                fail("--roles needs the replicas' cluster key: set UNDERGLASS_CLUSTER_KEY")
+        roles = parse_roles(options["roles"], len(urls))
+        if roles and settings.cluster_key is None:
+            fail("--roles needs the replicas' cluster key: set UNDERGLASS_CLUSTER_KEY")
         rows = [
             *((f"replica {number}", one) for number, one in enumerate(urls)),
             ("router", options["router"]),
         ]
         serve_gateway(
-            replicas,
+            UrlSet(urls),
             options["router"],
             settings,
             port=options["port"],
+            roles=roles,
             request_log=options["request_log"],
             announce=lambda url: print(gateway_banner(settings, url, len(urls), rows), flush=True),
             until_stdin_closes=options["until_stdin_closes"],

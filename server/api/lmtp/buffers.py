@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from server.core.bridge import Bridge
-from server.core.commands import Kept, numbers
+from server.core.commands import Kept, ReleaseBuffer, numbers
 from server.http.errors import bad_request
 
 MAX_BUFFERS = 64
@@ -39,7 +39,7 @@ class Buffer:
 
     def release_hold(self) -> None:
         """Have the engine thread release the hold; harmless if it is already released."""
-        self.bridge.release_buffer(self.number)
+        self.bridge.client.post(ReleaseBuffer(0, self.number))
 
 
 class Buffers:
