@@ -465,12 +465,10 @@ export class ClusterBoard extends Shell {
       wrong: wrong.length,
       view: `${Math.round(state.view.from)} ${Math.round(state.view.to)}`,
       touched: state.touched,
-      playing: state.playing,
     });
     this.router.dataset.arrivals = this.arrivals
       .map(({ route: one, x }) => `${one.index}:${Math.round(x)}`)
       .join(" ");
-    this.router.dataset.plot = `${this.left} ${this.right}`;
     const [play] = (this.foot.firstElementChild as HTMLElement).childNodes;
     play.nodeValue = state.playing ? "Pause" : "Play";
   }

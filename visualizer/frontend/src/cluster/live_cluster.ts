@@ -1,6 +1,6 @@
 /**
- * A cluster's board that follows a gateway. Messages come from a feed (`live/live_feed.ts`, or a notebook's kernel). A
- * picture stays for half a second; events wait, unfolded, until the next one.
+ * A cluster's board that follows a gateway. Messages come from a feed (`live/live_feed.ts`). A picture stays for half a
+ * second; events wait, unfolded, until the next one.
  *
  * While the board follows, the cursor is at the newest moment and the view at the end of the axis. Moving the cursor
  * stops that; N, or End, follows again. When the page has read more lines than `limit`, it asks the gateway for a new

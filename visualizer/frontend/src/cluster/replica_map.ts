@@ -6,10 +6,11 @@
 
 import { describeBlock } from "../board/descriptions.ts";
 import { Part } from "../board/part.ts";
+import type { BlockGrid } from "../drawing/block_grid.ts";
 import { claimOf } from "../drawing/blocks.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural, pointIn } from "../drawing/html.ts";
-import { drawMiniMap, type MiniGrid, miniGrid } from "../drawing/mini_map.ts";
+import { drawMiniMap, miniGrid } from "../drawing/mini_map.ts";
 import { duration } from "../model/duration.ts";
 import type { Model } from "../model/model.ts";
 import type { ReplicaBoard } from "./replica_board.ts";
@@ -21,7 +22,7 @@ const ARROW = 18;
 const BEFORE = 0.42; // opacity of a move that has not happened
 
 export class ReplicaMap extends Part<ReplicaBoard> {
-  grid: MiniGrid | null = null;
+  grid: BlockGrid | null = null;
   canvas = h("canvas", { role: "img", click: (event) => this.clicked(event) });
   painter = new CanvasPainter(this.canvas);
   words = h("span.count");
@@ -42,7 +43,7 @@ export class ReplicaMap extends Part<ReplicaBoard> {
     board.tooltip.listen(
       this.canvas,
       (event) => this.blockAt(event),
-      (block) => describeBlock(board.model, board.frame, block.id),
+      (id) => describeBlock(board.model, board.frame, id),
     );
   }
 
@@ -116,21 +117,15 @@ export class ReplicaMap extends Part<ReplicaBoard> {
     this.moved.setAttribute("aria-label", texts.join("; "));
   }
 
+  /** The block under the pointer, or null. */
   blockAt(event: MouseEvent) {
-    const { grid } = this;
-    if (!grid) return null;
-    const [x, y] = pointIn(this.canvas, event);
-    return this.board.frame.blocks.find(
-      ({ id }) =>
-        x >= grid.x(id) &&
-        x < grid.x(id) + grid.cellWidth + 1 &&
-        y >= grid.y(id) &&
-        y < grid.y(id) + grid.body + 1,
-    );
+    const id = this.grid?.at(...pointIn(this.canvas, event)) ?? -1;
+    return id < 0 ? null : id;
   }
 
   clicked(event: MouseEvent) {
-    const [owner] = this.blockAt(event)?.owners ?? [];
+    const id = this.blockAt(event);
+    const [owner] = id === null ? [] : this.board.frame.blocks[id].owners;
     if (owner !== undefined) this.board.select(owner);
   }
 }

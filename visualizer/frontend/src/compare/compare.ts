@@ -279,7 +279,7 @@ export class ComparisonPage extends Shell {
   }
 
   render() {
-    const { facts, views, root, models } = this;
+    const { facts, views, root } = this;
     if (!this.ghost) return;
     this.laidOutFor = root.clientWidth;
     this.writeVerdict();
@@ -303,11 +303,9 @@ export class ComparisonPage extends Shell {
     Object.assign(root.dataset, {
       shows: this.shows,
       step: views[0].store.step,
-      stepB: views[1].store.step,
       selected: views[0].store.selected ?? "",
       axis: this.ghost.kind,
       fork: facts.difference?.step ?? "",
-      requests: models[0].requests.length,
     });
   }
 

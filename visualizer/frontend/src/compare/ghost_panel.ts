@@ -3,7 +3,7 @@
 import { bindKeys } from "../board/keys.ts";
 import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, plural } from "../drawing/html.ts";
+import { h, plural, pointIn } from "../drawing/html.ts";
 import { type Axis, type Scale, stepAxis, timeScale } from "../drawing/time_axis.ts";
 import { wallAxis } from "../drawing/wall_axis.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
@@ -164,9 +164,7 @@ export class GhostPanel extends Part<ComparisonPage> {
   // The pointer and the keys
 
   locate(event: MouseEvent): Found | null {
-    const box = this.canvas.getBoundingClientRect();
-    const x = (event.clientX - box.left) / this.unit;
-    const y = (event.clientY - box.top) / this.unit;
+    const [x, y] = pointIn(this.canvas, event, this.unit);
     const found = this.layout?.at(x, y, this.forkX) ?? null;
     if (!found || found.fork) return found;
     const row = this.shown[found.row];

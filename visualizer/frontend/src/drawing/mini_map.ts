@@ -6,14 +6,12 @@ import { type BlockGrid, grid } from "./block_grid.ts";
 import type { CanvasPainter, Rect } from "./canvas_painter.ts";
 import type { Scale } from "./time_axis.ts";
 
-export type MiniGrid = Pick<BlockGrid, "cellWidth" | "body" | "x" | "y">;
-
 const COLUMNS = 16;
 const MOST_ROWS = 8;
 const GAP = 1.5;
 
 /** The cells of `count` blocks in `width` pixels. Two maps of one width and one `most` have cells of one size. */
-export function miniGrid(count: number, width: number, most: number = count) {
+export function miniGrid(count: number, width: number, most: number = count): BlockGrid {
   let columns = COLUMNS;
   while (most / columns > MOST_ROWS) columns *= 2;
   const pitch = (width + GAP) / columns;
@@ -47,7 +45,7 @@ export function drawMemoryArea(
 export function drawMiniMap(
   painter: CanvasPainter,
   blocks: Block[],
-  map: MiniGrid,
+  map: Pick<BlockGrid, "cellWidth" | "body" | "x" | "y">,
   laneOf: (request: number) => number | null,
 ) {
   const { theme } = painter;

@@ -1,7 +1,7 @@
 /**
- * What the boards of a running engine and of a running cluster have in common: messages of a feed (`live_feed.ts`, or a
- * notebook's kernel), the line above the board that says how the connection is, and whether the board follows the newest
- * moment. A picture stays for half a second; events wait, unfolded, until the next one.
+ * What the boards of a running engine and of a running cluster have in common: messages of a feed (`live_feed.ts`), the
+ * line above the board that says how the connection is, and whether the board follows the newest moment. A picture stays
+ * for half a second; events wait, unfolded, until the next one.
  */
 
 import type { Shell } from "../board/shell.ts";

@@ -1,6 +1,6 @@
 /**
- * A board that follows a running engine. Messages come from a feed (`live_feed.ts`, or a notebook's kernel). Their
- * events are folded and drawn at most once per animation frame, in at most half of the time.
+ * A board that follows a running engine. Messages come from a feed (`live_feed.ts`). Their events are folded and drawn
+ * at most once per animation frame, in at most half of the time.
  *
  * An engine runs more steps per second than anyone can read, so each picture stays for half a second. Events
  * wait, unfolded, until the next picture, so that text and pictures always show the same step. If the engine is
