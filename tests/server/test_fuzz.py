@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from benchmarks.load import faults, leavers, overload, slow_readers, streams
+from benchmarks.load import faults, leavers, overload, streams
 from benchmarks.load.client import Reply, ask, send
 from benchmarks.load.leavers import open_sockets
 from server.api.lmtp.session import Session
@@ -142,12 +142,6 @@ def test_of_clients_that_leave_at_random_moments_nothing_stays(serve):
     )
     assert (figures["held"], figures["live"], figures["sockets"]) == (0, 0, 0)
     assert figures["next_is_unaffected"]
-
-
-def test_streams_beside_slow_readers_are_complete(serve):
-    url = serve(engine=ROOM | {"max_batch_size": 32}).url
-    replies = asyncio.run(slow_readers.beside(url, 5, 10, slow=True, max_tokens=24))
-    assert [len(reply.tokens()) for reply in replies] == [24] * 5
 
 
 def test_after_kill_the_trace_has_what_clients_have_seen(serve, tmp_path):
