@@ -106,7 +106,7 @@ def site_folder(of_the_run, soak):
 
     `make site` and `make soak` run the cells of all lessons.
     """
-    return built_site(of_the_run, "" if soak else "00 01 04 17")
+    return built_site(of_the_run, "" if soak else "00 01 04 06 17")
 
 
 @pytest.fixture(scope="session")
