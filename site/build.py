@@ -1,7 +1,8 @@
 """Build the static site: `python site/build.py build/site`. `make site` calls it.
 
 The site consists of files and works in any folder of any static host. Its pages load nothing from other
-hosts. `SITE_URL` is the address that the site will have; link previews need it.
+hosts. `SITE_URL` is the address that the site will have; link previews need it. `SITE_LESSONS="00 04"`
+runs the cells of these lessons only, and the others show what their notebooks store.
 """
 
 import json

@@ -12,6 +12,7 @@ import ast
 import base64
 import html
 import json
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ from site_pages import Site
 from site_pictures import Job, draw
 
 WORKERS = 2
+_UNRUN: dict[str, Any] = {"ok": False, "outputs": []}
 
 Output = dict[str, Any]
 Runs = dict[int, dict[str, Any]]  # by cell: ok, ms, outputs
@@ -155,7 +157,7 @@ def _first_board(lesson: Lesson) -> Output | None:
 
 
 def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
-    """Run all code cells in Pyodide under Node, several lessons at a time."""
+    """Run the code cells in Pyodide under Node, several lessons at a time: all, or SITE_LESSONS'."""
     sources = {
         name: [
             {"cell": number, "source": cell.source}
@@ -164,7 +166,9 @@ def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
         ]
         for name, notebook in notebooks.items()
     }
-    shares = [dict(list(sources.items())[at::WORKERS]) for at in range(WORKERS)]
+    wanted = os.environ.get("SITE_LESSONS", "").split()
+    asked = [(name, cells) for name, cells in sources.items() if not wanted or name[:2] in wanted]
+    shares = [dict(asked[at::WORKERS]) for at in range(WORKERS)]
 
     def run(share: dict[str, Any]) -> dict[str, Any]:
         ran: dict[str, Any] = json.loads(
@@ -174,7 +178,10 @@ def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
 
     with ThreadPoolExecutor(WORKERS) as pool:
         found = {name: cells for share in pool.map(run, shares) for name, cells in share.items()}
-    return {name: {int(cell): one for cell, one in found[name].items()} for name in sources}
+    unrun = {name: {one["cell"]: _UNRUN for one in cells} for name, cells in sources.items()}
+    return unrun | {
+        name: {int(cell): one for cell, one in cells.items()} for name, cells in found.items()
+    }
 
 
 def _lesson(site: Site, path: Path, cells: list[Any], runs: Runs) -> Lesson:

@@ -29,7 +29,7 @@ _NO_CHROMIUM = "a picture needs a Chromium: install one with `playwright install
 
 def chromium_path() -> str | None:
     """Return the path of this machine's Chromium, if it has one."""
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome", "chromium-headless-shell")
     return next(filter(None, map(shutil.which, names)), None)
 
 

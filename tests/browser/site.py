@@ -14,8 +14,10 @@ from pathlib import Path
 from authoring.lab import NOTEBOOKS, REPOSITORY
 
 
-def built_site(shared: Path) -> Path:
+def built_site(shared: Path, lessons: str) -> Path:
     """Return a folder with the site, from UNDERGLASS_SITE or built into `shared`.
+
+    The cells of `lessons` run while it is built; "" means all lessons.
 
     `shared` belongs to all processes of one test run. The first one builds, the others wait.
     """
@@ -27,6 +29,7 @@ def built_site(shared: Path) -> Path:
         if not (folder / "cells.json").exists():
             paths = map(str, (REPOSITORY, NOTEBOOKS, REPOSITORY / "site" / "runtime"))
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+            environment["SITE_LESSONS"] = lessons
             command = [sys.executable, str(REPOSITORY / "site" / "build.py"), str(folder)]
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, check=False

@@ -5,7 +5,6 @@ from functools import cache
 from playwright.sync_api import expect
 
 from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
-from engine.core.log import vocabulary as v
 from tests.browser.axe import expect_no_violation
 from visualizer import read
 
@@ -25,7 +24,9 @@ def two_stops(*, asynchronous: bool = True) -> EventLog:
 
 def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(open_board):
     log = two_stops()
-    board = open_board(log, "#step=4")
+    board = open_board(log, "#step=4&selected=1")
+    expect(board.root.locator(".placeholder")).to_have_text("?")
+    expect_no_violation(board.page)
     lanes = board.root.locator(".overlap")
     expect(lanes).to_be_visible()
     for axis in ("steps", "time"):
@@ -48,23 +49,3 @@ def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(open_board):
     board = open_board(two_stops(asynchronous=False), "#step=4&selected=1", on=board.page)
     expect(board.root.locator(".overlap")).to_be_hidden()
     expect(board.root.locator(".placeholder")).to_have_count(0)
-
-
-def test_a_placeholder_is_filled_one_step_later_and_a_row_in_vain_is_named(open_board):
-    log = two_stops()
-    [event] = [e for e in log.of(v.StepFinished) if 1 in e.wasted]
-    board = open_board(log, f"#step={event.step - 1}&selected=1")
-    tokens = board.root.locator(".tokens")
-    expect(tokens.locator(".token[data-step]")).to_have_count(event.step - 2)
-    expect(tokens.locator(".placeholder")).to_have_text("?")
-    board.press("ArrowRight")
-    expect(tokens.locator(".token[data-step]")).to_have_count(event.step - 1)
-    expect(tokens.locator(".placeholder")).to_have_count(0)
-    expect(tokens.locator(".in-vain")).to_contain_text(f"step {event.step}")
-    row = board.root.locator(".decisions tr[data-kind=decode][data-request='1']")
-    expect(row).to_contain_text("in vain")
-    expect_no_violation(board.page)
-    board.press("ArrowRight")
-    expect(tokens.locator(".in-vain")).to_have_count(0)
-    outcome = board.root.locator(".decisions tr[data-kind=wasted]")
-    expect(outcome).to_have_attribute("data-request", "1")

@@ -57,17 +57,6 @@ def test_a_block_names_its_holders_and_its_tokens(board):
     expect(told).to_be_hidden()
 
 
-def test_keys_move_over_the_blocks_and_enter_selects_a_holder(board):
-    board.root.locator(".map > canvas").focus()
-    for key, block in [("ArrowRight", 0), ("ArrowRight", 1), ("ArrowDown", 9), ("ArrowLeft", 8)]:
-        board.page.keyboard.press(key)
-        expect(board.root).to_have_attribute("data-block", str(block))
-    board.expect_step(30)
-    assert_names(board.text(".map .told"), 8, "r6")
-    board.page.keyboard.press("Enter")
-    expect_everywhere(board, 6)
-
-
 def test_pointer_and_keys_go_through_the_tree(board):
     tree = board.canvas(".tree > canvas")
     for owner in (1, 5):  # the first node is shared: each click selects the next

@@ -15,7 +15,6 @@ from tests.visualizer.clusters import (
     COST,
     config,
     crowd,
-    one_dies,
     prefill_and_decode,
     speakers,
     three_replicas,
@@ -165,23 +164,6 @@ def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board):
     board.root.locator("[data-act=all-replicas]").click()
     expect(own).to_have_count(0)
     expect(board.root.locator(".picture")).to_be_visible()
-
-
-def test_a_replica_that_died_and_its_lost_requests_are_told(opened):
-    log = one_dies()
-    lost = next(row for row in read(log).decision_rows if row.lost)
-    board = opened(log, select=lost.request)
-    board.expect_data(selected=lost.request)
-    summary = board.root.locator(".summary")
-    expect(summary).to_have_attribute(
-        "data-lost", str(sum(row.lost for row in read(log).decision_rows))
-    )
-    expect(summary).to_have_attribute(
-        "data-retried", str(sum(row.attempt > 1 for row in read(log).decision_rows))
-    )
-    board.press("End")
-    group = board.root.locator(f".replica[data-replica='{lost.replica}']")
-    expect(group).to_have_attribute("data-left", "true")
 
 
 def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(opened):

@@ -39,7 +39,7 @@ def record(board: BoardOnPage) -> JSHandle:
     )
 
 
-def test_the_victims_blocks_move_over_the_finished_picture(held):
+def test_the_victims_blocks_move_over_the_finished_picture_and_end(held, open_board):
     overlay = held.root.locator(".handover")
     expect(overlay).to_have_count(0)
     held.press(".")
@@ -59,6 +59,16 @@ def test_the_victims_blocks_move_over_the_finished_picture(held):
     expect_no_violation(held.page)
     held.page.evaluate("for (const one of document.getAnimations()) one.finish()")
     expect(overlay).to_have_count(0)
+    # It also ends when the reader goes on, and none begins with a page.
+    held.press(",")
+    held.expect_step(PREEMPTION - 1)
+    held.press(".")
+    expect(overlay).to_have_count(1)
+    held.press(".")
+    held.expect_step(PREEMPTION + 1)
+    expect(overlay).to_have_count(0)
+    open_board(None, f"#step={PREEMPTION}", on=held.page)
+    expect(overlay).to_have_count(0)
 
 
 def test_the_motion_begins_once_and_ends(open_board):
@@ -69,17 +79,6 @@ def test_the_motion_begins_once_and_ends(open_board):
     board.press("ArrowDown", "Escape")
     board.settle()
     assert seen.json_value() == ["begins", "ends"]
-
-
-def test_the_motion_ends_when_the_reader_goes_on_and_none_begins_with_a_page(held, open_board):
-    overlay = held.root.locator(".handover")
-    held.press(".")
-    expect(overlay).to_have_count(1)
-    held.press(".")
-    held.expect_step(PREEMPTION + 1)
-    expect(overlay).to_have_count(0)
-    open_board(None, f"#step={PREEMPTION}", on=held.page)
-    expect(overlay).to_have_count(0)
 
 
 def test_nothing_moves_while_the_pointer_drags(held):

@@ -74,6 +74,7 @@ def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_requ
     expect(page.locator("#join")).to_be_visible()
     expect(page.locator("#invitation")).to_have_text("Only this machine")
     expect(page.locator("#qr")).to_be_hidden()
+    expect_no_violation(page)
     ask(server.url, "Ada")
     board.wait()
     expect(page.locator("#join")).to_be_hidden()
@@ -211,6 +212,7 @@ def test_looking_back_stays_there_while_the_engine_goes_on(new_page, server):
     following = page.locator(".live button")
     expect(following).to_have_attribute("aria-pressed", "false")
     expect(following).to_have_text(re.compile(r"\b9\b"))
+    expect_no_violation(page)
     following.click()
     expect_same_as_trace(board, server.url, 9)
     for back, key in (("Home", "n"), (",", "End"), (",", ".")):
@@ -341,19 +343,6 @@ def test_a_server_with_a_key_is_opened_with_it(new_page):
         send(page, "Once")
         engine_button(page, "resume").click()
         expect(page.locator(".stream")).to_have_attribute("data-state", "length", timeout=30_000)
-
-
-def test_axe_finds_no_violation(new_page, server):
-    page = new_page()
-    board = open_live(page, server.url)
-    expect_no_violation(page)
-    ask(server.url, "Ada")
-    board.wait()
-    expect_same_as_trace(board, server.url, steps(server.url, 3))
-    expect_no_violation(page)
-    board.press("Home")
-    expect(board.root).to_have_attribute("data-following", "false")
-    expect_no_violation(page)
 
 
 def test_the_docs_need_no_other_server(new_page, server):

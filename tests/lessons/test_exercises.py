@@ -13,7 +13,7 @@ from tests.lessons.wrong import LESSONS, made, solution_of
 
 
 def own_tests(lesson: str) -> Any:
-    """The lesson's own tests: `is_own` tells the lesson's own part, `size` what makes a case large."""
+    """The lesson's own tests, with `OWN`, its part or the part's class, and the `size` of a case."""
     return import_module(f"tests.lessons.test_{lesson}")
 
 
@@ -36,7 +36,8 @@ def unwritten(lesson: str, body: str) -> tuple[Any, list[str]]:
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_a_stub_counts_as_unwritten_and_the_lesson_uses_its_own(lesson, body, capsys) -> None:
     part, names = unwritten(lesson, body)
-    assert own_tests(lesson).is_own(getattr(check, lesson)(part))
+    own = getattr(check, lesson)(part)
+    assert own_tests(lesson).OWN in (own, type(own))
     said = " ".join(capsys.readouterr().out.split())
     assert "not written yet" in said
     assert "raise" in body or f"{listed(names)}: not written yet." in said

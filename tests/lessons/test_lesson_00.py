@@ -7,9 +7,7 @@ from engine.simulation.scenarios import scenario
 from solutions.lesson_00 import first_token_steps as solution
 from visualizer import read
 
-
-def is_own(own) -> bool:
-    return own is lesson_00.truth
+OWN = lesson_00.truth
 
 
 def size(one):

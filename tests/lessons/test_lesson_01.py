@@ -9,9 +9,7 @@ from engine import Engine, EngineConfig, SamplingParams
 from engine.core.compute import truncation
 from solutions.lesson_01 import distribution as solution
 
-
-def is_own(own) -> bool:
-    return own is truncation.truncated_probs
+OWN = truncation.truncated_probs
 
 
 def mask_then_softmax(logits, temperature, top_k, top_p):

@@ -11,9 +11,7 @@ from engine.simulation.scenarios import scenario
 from solutions.lesson_04 import admit as solution
 from visualizer import read
 
-
-def is_own(own) -> bool:
-    return type(own) is Fcfs
+OWN = Fcfs
 
 
 def size(one):

@@ -13,9 +13,7 @@ from engine.simulation.scenarios import scenario
 from solutions.lesson_05 import BlockPool as Solution
 from visualizer import read
 
-
-def is_own(own) -> bool:
-    return own is BlockPool
+OWN = BlockPool
 
 
 def size(one):

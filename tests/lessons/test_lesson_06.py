@@ -14,9 +14,7 @@ from engine.simulation.scenarios import scenario
 from engine.simulation.workload import Workload, poisson, uniform
 from solutions.lesson_06 import split as solution
 
-
-def is_own(own) -> bool:
-    return own is RadixTree
+OWN = RadixTree
 
 
 def size(one):

@@ -11,9 +11,7 @@ from engine.core.log.vocabulary import RadixEvicted
 from engine.simulation.scenarios import scenario
 from solutions.lesson_07 import choose_leaf as solution
 
-
-def is_own(own) -> bool:
-    return own is RadixTree
+OWN = RadixTree
 
 
 def size(one):

@@ -11,9 +11,7 @@ from engine.simulation.scenarios import scenario
 from solutions.lesson_09 import victim as solution
 from visualizer import read
 
-
-def is_own(own) -> bool:
-    return type(own) is Priority
+OWN = Priority
 
 
 def size(one):

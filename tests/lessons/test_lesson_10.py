@@ -13,9 +13,7 @@ from tests.engine.drafters import Knowing
 from tests.lessons.wrong import ROWS, made
 from visualizer import read
 
-
-def is_own(own) -> bool:
-    return own is None
+OWN = None
 
 
 def size(one):

@@ -9,9 +9,7 @@ from engine.core.output.tool_use import ToolUse
 from solutions.lesson_12 import ToolState as Solution
 from visualizer import read
 
-
-def is_own(own) -> bool:
-    return own is ToolUse
+OWN = ToolUse
 
 
 def size(one):

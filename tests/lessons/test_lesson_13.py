@@ -16,9 +16,7 @@ from visualizer import read
 
 AFTERNOON = Trace("The afternoon", afternoon())
 
-
-def is_own(own) -> bool:
-    return own is None
+OWN = None
 
 
 def size(one):

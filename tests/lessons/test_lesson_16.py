@@ -11,9 +11,7 @@ from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
 from solutions.lesson_16 import Ahead as Solution
 
-
-def is_own(own) -> bool:
-    return own is Engine
+OWN = Engine
 
 
 class CountingDown:

@@ -16,9 +16,7 @@ from visualizer import read
 
 SIX, HOT = RUNS
 
-
-def is_own(own) -> bool:
-    return own is PrefixEvents
+OWN = PrefixEvents
 
 
 def size(one):

@@ -13,9 +13,7 @@ from engine.simulation.speakers import Speaker, workload_of
 from solutions.lesson_18 import fetch as solution
 from visualizer import read
 
-
-def is_own(own) -> bool:
-    return own is blocks_to_move
+OWN = blocks_to_move
 
 
 def size(one):

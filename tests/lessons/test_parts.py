@@ -23,77 +23,51 @@ def test_the_contents_list_every_lesson_with_its_question_and_file() -> None:
     assert stored == nbformat.from_dict(contents()), "run `make contents`"
 
 
-def of_part(notebook, part: str, kind: str = "markdown"):
-    return next(c for c in notebook.cells if part_of(c) == part and c.cell_type == kind)
+def model():
+    return copy.deepcopy(nbformat.read(MODEL, as_version=4))
 
 
-def drop(part: str):
-    def change(notebook) -> None:
-        notebook.cells = [cell for cell in notebook.cells if part_of(cell) != part]
-
-    return change
+def said(notebook, folder: Path) -> str:
+    nbformat.write(notebook, folder / MODEL.name)
+    return "\n".join(problems(folder / MODEL.name))
 
 
-def swap(notebook) -> None:
-    change = next(i for i, c in enumerate(notebook.cells) if part_of(c) == "change")
+@pytest.mark.parametrize("part", [part for part in ORDER if part != "hook"])
+def test_a_missing_part_is_named(part: str, tmp_path: Path) -> None:
+    notebook = model()
+    notebook.cells = [cell for cell in notebook.cells if part_of(cell) != part]
+    assert f"no {part}" in said(notebook, tmp_path)
+
+
+def test_parts_in_another_order_are_listed(tmp_path: Path) -> None:
+    notebook = model()
+    change = next(i for i, cell in enumerate(notebook.cells) if part_of(cell) == "change")
     notebook.cells.insert(0, notebook.cells.pop(change))
+    assert "first appear in another order" in said(notebook, tmp_path)
 
 
-def add(part: str, words: str, kind: str = "markdown"):
-    def change(notebook) -> None:
-        of_part(notebook, part, kind).source += f"\n\n{words}"
-
-    return change
-
-
-def untag(notebook) -> None:
-    notebook.cells[3].metadata = {}
-
-
-def lose_pictures(notebook) -> None:
+def test_everything_that_is_wrong_is_named(tmp_path: Path) -> None:
+    notebook = model()
+    parts = {(part_of(cell), cell.cell_type): cell for cell in reversed(notebook.cells)}
+    look, run, hook = parts["look", "markdown"], parts["run", "code"], parts["hook", "code"]
+    look.source += " It is simply so. There were 977 of them. " + "Word " * 90
+    look.source += " See [there](../nowhere.md) and [these](solutions/)."
+    for word in ("wibble", "batch", "seat", "seat"):
+        look.source += f" [**{word}**](../docs/glossary.md)"
+    run.source += "\nassert read(log).requests.ttft_ms[1] < 20" + "\nx = 1" * 16
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop("image/png", None)
-
-
-def keep_widgets(notebook) -> None:
-    data = of_part(notebook, "hook", "code").outputs[0].data
-    data["application/vnd.jupyter.widget-view+json"] = {"model_id": "1"}
-
-
-def forget_the_output(notebook) -> None:
-    of_part(notebook, "change", "code").execution_count = None
-
-
-def another_kernel(notebook) -> None:
+    hook.outputs[0].data["application/vnd.jupyter.widget-view+json"] = {"model_id": "1"}
+    parts["change", "code"].execution_count = None
+    notebook.cells[3].metadata = {}
     notebook.metadata.kernelspec.name = "my-env"
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        *[(drop(part), f"no {part}") for part in ORDER if part != "hook"],
-        (swap, "first appear in another order"),
-        (untag, "give it exactly one of"),
-        (add("look", "It is simply so."), 'it says "simply"'),
-        (add("look", "Word " * 90), "at most 90"),
-        (add("look", "There were 977 of them."), "977 is in no output"),
-        (add("look", "See [there](../nowhere.md)."), "../nowhere.md leads to no file"),
-        (add("look", "See [these](solutions/)."), "solutions/ leads to no file"),
-        (add("look", "[**wibble**](../docs/glossary.md)"), '"wibble" is not in docs/glossary.md'),
-        (add("look", "[**batch**](../docs/glossary.md)"), '"batch" is introduced twice'),
-        (add("look", "[**seat**](../docs/glossary.md) " * 2), "here: ["),
-        (add("run", "assert read(log).requests.ttft_ms[1] < 20", "code"), "it asserts a time"),
-        (add("run", "x = 1\n" * 16, "code"), "at most 15"),
-        (lose_pictures, "no stored output has a picture"),
-        (keep_widgets, "a widget's reference is stored"),
-        (forget_the_output, "it has not been run"),
-        (another_kernel, "metadata are not"),
-    ],
-)
-def test_what_is_missing_or_wrong_is_said(change, said: str, tmp_path: Path) -> None:
-    notebook = copy.deepcopy(nbformat.read(MODEL, as_version=4))
-    change(notebook)
-    path = tmp_path / MODEL.name
-    nbformat.write(notebook, path)
-    assert said in "\n".join(problems(path))
+    found = said(notebook, tmp_path)
+    for words in (
+        *("give it exactly one of", "at most 90", 'it says "simply"', "977 is in no output"),
+        *("../nowhere.md leads to no file", "solutions/ leads to no file", "here: ["),
+        *('"wibble" is not in docs/glossary.md', '"batch" is introduced twice'),
+        *("it asserts a time", "at most 15", "no stored output has a picture"),
+        *("a widget's reference is stored", "it has not been run", "metadata are not"),
+    ):
+        assert words in found

@@ -114,17 +114,18 @@ class --trace-file folder                   | --trace-file folder
 class extra                                 | extra
 open                                        | FILE...
 open nosuch                                 | nosuch preemption
+open nosuch.jsonl                           | nosuch.jsonl "No such file"
 open preemptio                              | preemptio preemption
 open empty                                  | empty
-open folder                                 | folder
+open folder                                 | folder "Is a directory"
 open file                                   | file "line 1" garbage
 open hit --port x                           | --port x
 open hit --port 65536                       | --port 65535 65536
 open hit --no-browser --port {used}         | --port {used} "choose another"
 open hit --theme blue                       | --theme light dark blue
 open hit --html folder                      | folder
-open hit --csv file                         | file
-open --follow folder                        | --follow folder
+open hit --csv file                         | file "File exists"
+open --follow folder                        | --follow folder directory
 open --no-follow hit                        | --no-follow --follow
 listen                                      | ENDPOINT
 listen nosuch                               | endpoint tcp://ADDRESS:PORT nosuch
@@ -153,6 +154,8 @@ what-if hit colour=8                        | colour token_budget jump_forward
 what-if hit max_batch_size=x                | max_batch_size 1 x
 what-if hit max_batch_size=                 | max_batch_size max_batch_size=VALUE
 what-if nosuch max_batch_size=8             | nosuch
+what-if vllm_tigth max_batch_size=8         | vllm_tight
+what-if folder max_batch_size=8             | folder directory
 what-if empty max_batch_size=8              | empty
 what-if hit policy=random --arrivals x      | --arrivals time x
 why                                         | FILE "why -h"

@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from benchmarks.load import faults, leavers, overload, slow_readers, streams
+from benchmarks.load import leavers, streams
 from benchmarks.load.client import Reply, ask, send
 from benchmarks.load.leavers import open_sockets
 from server.api.lmtp.session import Session
@@ -127,14 +127,6 @@ def test_many_streams_are_complete_and_have_the_tokens_they_have_alone(serve):
     assert (figures["complete"], figures["differ"]) == (60, 0)
 
 
-def test_under_overload_admitted_requests_finish_and_the_others_get_429(serve):
-    url = serve(engine=ROOM | {"max_batch_size": 2}, server={"max_waiting": 4}).url
-    figures = asyncio.run(overload.measure(url, count=60, max_tokens=100))
-    assert figures["other"] == 0
-    assert figures["complete"] >= 4
-    assert figures["refused"] > 0
-
-
 def test_of_clients_that_leave_at_random_moments_nothing_stays(serve):
     server = serve(engine=ROOM | {"max_batch_size": 8})
     figures = asyncio.run(
@@ -142,17 +134,3 @@ def test_of_clients_that_leave_at_random_moments_nothing_stays(serve):
     )
     assert (figures["held"], figures["live"], figures["sockets"]) == (0, 0, 0)
     assert figures["next_is_unaffected"]
-
-
-def test_streams_beside_slow_readers_are_complete(serve):
-    url = serve(engine=ROOM | {"max_batch_size": 32}).url
-    replies = asyncio.run(slow_readers.beside(url, 5, 10, slow=True, max_tokens=24))
-    assert [len(reply.tokens()) for reply in replies] == [24] * 5
-
-
-def test_after_kill_the_trace_has_what_clients_have_seen(serve, tmp_path):
-    trace = tmp_path / "trace.jsonl"
-    server = serve(engine=ROOM | {"max_batch_size": 16}, trace_file=str(trace))
-    figures = asyncio.run(faults.killed(server, trace, count=8))
-    assert figures["events"] > 10
-    assert figures["seen_but_not_in_trace"] == 0

@@ -44,11 +44,6 @@ def test_the_list_has_the_chosen_name(named):
     assert fetch(named, "/v1/models/alphabet").status_code == 404
 
 
-@pytest.mark.parametrize("path", BODIES)
-def test_one_model_without_a_chosen_name_answers_for_any_name(url, path):
-    assert post(url, path, BODIES[path] | {"model": "gpt-4o"}).status_code == 200
-
-
 def test_replicas_get_every_name():
     """The variables that start a replica are read as the options that the user gave."""
     given = {"served_model_name": ["story", "teller"], "token_budget": 64}

@@ -20,7 +20,6 @@ from engine.core.log.vocabulary import RequestArrived
 from engine.models.text.chat_template import ChatTemplate
 from server.api.openai.conversation import without_tool_messages
 from server.api.openai.tool_parsers import TOOL_PARSERS
-from server.api.openai.tools import required_schema
 from server.core.settings import ServerSettings
 from tests.server.harness import post, sse_data, start, trace
 
@@ -233,18 +232,6 @@ def test_tools_with_definitions_of_the_same_name_keep_their_own(client):
         units.add((call.function.name, json.loads(call.function.arguments)["unit"]))
     assert len(units) > 1
     assert units <= {("heat", "celsius"), ("rain/fall", "litres"), ("rain:fall", "inches")}
-
-
-def test_the_schema_of_required():
-    functions = [tool["function"] for tool in TOOLS]
-    schema = required_schema(functions, parallel=False)
-    assert (schema["minItems"], schema["maxItems"]) == (1, 1)
-    assert required_schema(functions, parallel=True)["maxItems"] == 3
-    many = [{"name": f"f{number}"} for number in range(5)]
-    assert required_schema(many, parallel=True)["maxItems"] == 5
-    names = [call["properties"]["name"]["const"] for call in schema["items"]["anyOf"]]
-    assert names == ["get_weather", "now"]
-    assert schema["$defs"]["get_weather"] == WEATHER["function"]["parameters"]
 
 
 # Qwen's way to write calls, between the bundled model's marks.

@@ -30,14 +30,6 @@ def test_the_table_has_the_three_runs_and_the_error(path):
     assert_names(done.stdout, "median", "p90", "100.0%")
 
 
-def test_a_wrong_file_or_none_is_one_line(tmp_path):
-    refused(invoke("what-if", str(tmp_path / "gone.jsonl"), "token_budget=32"), "gone.jsonl")
-    refused(invoke("what-if", str(tmp_path), "token_budget=32"), str(tmp_path), "directory")
-    refused(invoke("what-if", "vllm_tigth", "token_budget=32"), "vllm_tight")
-    refused(invoke("what-if", "vllm_tight"), "missing argument", "SETTING=VALUE")
-    assert invoke("what-if", "hit", "token_budget=32").stdout
-
-
 def test_json_has_the_same_numbers(path):
     done = invoke("what-if", path, "policy=sjf", "--json")
     found = json.loads(done.stdout)

@@ -8,7 +8,6 @@ ADMITTED = "{row.request: row.admitted_step for row in read(log).request_rows}"
 
 WRONG = {
     Promise.ALL_WITH_TOKENS: {
-        "return_inside_the_loop": {"\n    return first": "\n            return first"},
         "first_row_of_each_step": {"in event.tokens": "in event.tokens[:1]"},
     },
     Promise.FIRST_STEP: {
@@ -16,9 +15,6 @@ WRONG = {
             TOLD: "first[row.request] = read(log).request(row.request).admitted_step"
         },
         "keeps_the_latest": {TOLD: "first[row.request] = step"},
-        "one_step_after_admission": f"admitted = {ADMITTED}\n"
-        "return {r: min(admitted[r] + 1, step) for r, step in solution(log).items()}",
-        "counts_steps_from_zero": {"step = event.step": "step = event.step - 1"},
         "waits": {"return first": f"return {WAITS}"},
     },
     Promise.IS_DICT: {"a_list": {"return first": "return list(first.items())"}},

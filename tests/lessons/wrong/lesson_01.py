@@ -8,7 +8,6 @@ KEPT = "order[:top_k] if top_k else order"
 WHOLE = "whole, summed = sum(weights[i] for i in kept), 0.0"
 SUM = "        summed += weights[i] / whole"
 LESS = "            kept = kept[: count - 1]\n            break"
-ENOUGH = "if summed >= top_p:"
 PLAIN = "plain = [math.exp(one - best) for one in logits]"
 
 WRONG = {
@@ -42,24 +41,17 @@ WRONG = {
         },
         "multiplies_by_temperature": {"(one - best) / temperature": "(one - best) * temperature"},
         "ignores_temperature": {"(one - best) / temperature": "one - best"},
-        "rounded": {"return [weights[i] / whole if": "return [round(weights[i] / whole, 3) if"},
     },
     Promise.SUMS_TO_1: {
-        "percentages": {"return [weights": "return [100 * weights"},
         "forgets_to_share": {"whole = sum(weights[i] for i in kept)\n": "whole = sum(weights)\n"},
     },
     Promise.TOP_K: {"ignores_top_k": {KEPT: "order"}},
     Promise.TOP_P: {
-        "drops_the_crossing_token": {
-            ENOUGH: "if top_p < 1 and summed > top_p:",
-            "kept[:count]": "kept[: max(1, count - 1)]",
-        },
         "cuts_before_the_temperature": {
             WHOLE: f"{PLAIN}\n    {WHOLE.replace('weights', 'plain')}",
             SUM: SUM.replace("weights", "plain"),
         },
         "top_p_of_everything": {WHOLE: "whole, summed = sum(weights), 0.0"},
-        "ignores_top_p": {ENOUGH: "if not top_p:"},
     },
     CommonPromise.UNCHANGED: {
         "changes_the_logits": {"    best =": "    logits.sort()\n    best ="}

@@ -15,17 +15,8 @@ WRONG = {
             "np.arange(end)": "np.arange(len(k_cache))",
             "@ v_cache[:end]": "@ v_cache",
         },
-        "sees_its_own_chunk_only": {
-            "k_cache[:end].T": "k_new.T",
-            "np.arange(end)": "np.arange(start, end)",
-            "@ v_cache[:end]": "@ v_new",
-        },
     },
     Promise.KEPT: {
-        "rebinds_the_caches": {
-            KEYS: "k_cache = np.vstack([k_cache[:start], k_new])",
-            VALUES: "v_cache = np.vstack([v_cache[:start], v_new])",
-        },
         "keeps_keys_only": {VALUES: "v_cache = np.vstack([v_cache[:start], v_new])"},
         "keeps_values_as_keys": {"= k_new": "= v_new"},
     },
@@ -51,7 +42,6 @@ WRONG = {
         }
     },
     Promise.ARRAY: {
-        "returns_the_last_row": {"return mixed": "return mixed[-1]"},
         "returns_lists": {"return mixed": "return mixed.tolist()"},
     },
 }

@@ -14,12 +14,7 @@ WRONG = {
         "flops_alone": {ANSWER: "return flops"},
     },
     Promise.BYTES: {
-        "values_instead_of_bytes": {ANSWER: "return flops, values"},
         "always_two_bytes": {ANSWER: "return flops, 2 * values"},
-        "weights_without_their_bytes": {
-            KEPT: f"{KEPT} bytes_per_value *",
-            ANSWER: "return flops, values",
-        },
     },
     Promise.WEIGHTS_ONCE: {
         "weights_for_each_request": {
@@ -28,15 +23,10 @@ WRONG = {
         },
         "weights_for_each_token": {KEPT: f"        values += ({WEIGHTS}) * (count - 1)\n{KEPT}"},
         "weights_of_one_layer": {"values = shape.layers *": "values ="},
-        "no_output_layer": {f"values = {WEIGHTS}": "values = shape.layers * shape.layer_weights"},
-        "no_weights": {f"values = {WEIGHTS}": "values = 0"},
     },
     Promise.KV_ONCE: {
-        "keys_only": {KEPT: KEPT.replace("2", "1")},
         "keys_of_one_layer": {KEPT: "        values += 2 *"},
         "query_heads_in_the_bytes": {"shape.kv_heads": "shape.heads"},
-        "only_what_is_read": {"* (start + count)\n": "* start\n"},
-        "new_keys_are_written_and_read": {"* (start + count)\n": "* (start + 2 * count)\n"},
         "returns_after_the_first_row": {f"    {ANSWER}": f"        {ANSWER}"},
     },
     Promise.EVERY_LAYER: {"attention_in_one_layer": {ATTENTION: "4 * shape.heads"}},
@@ -57,10 +47,7 @@ WRONG = {
     Promise.FOUR_PER_PAIR: {"half_of_the_attention": {ATTENTION: "2 * shape.layers * shape.heads"}},
     Promise.CAUSAL: {
         "full_square": {"(position + 1)": "(start + count)"},
-        "half_of_the_square": {"(position + 1)": "(start + count / 2)"},
-        "a_token_is_not_in_its_own_context": {"(position + 1)": "position"},
         "forgets_the_past": {POSITIONS: "range(count)"},
-        "one_pair_too_many": {POSITIONS: "range(start, start + count + 1)"},
     },
     Promise.SUM: {
         "weights_of_every_token_of_the_text": {

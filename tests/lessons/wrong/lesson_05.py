@@ -8,10 +8,6 @@ COPY = "return taken[0], True"
 
 WRONG = {
     Promise.OWN_BLOCKS: {
-        "KeepsItsFreeBlocksInTheClass": {
-            "    def __init__": "    free = []\n\n    def __init__",
-            "self.free = list(": "self.free.extend(",
-        },
         "KeepsItsCountsInTheClass": {
             "    def __init__": "    holders = [0] * 10\n\n    def __init__",
             "        self.holders = [0] * num_blocks\n": "",
@@ -30,13 +26,10 @@ WRONG = {
         "AnEmptyListForNone": {
             f"{TOO_MANY}\n            return None": f"{TOO_MANY}\n            return []"
         },
-        "GivesWhatThereIs": {f"{TOO_MANY}\n            return None": "n = min(n, len(self.free))"},
     },
     Promise.NO_LEAK: {
         "FindsOutTooLate": {TOO_MANY: f"{TOO_MANY}\n            self.free.clear()"},
         "CopiesAndKeepsTheOldOne": {"        self.release(block)\n": ""},
-        "NeverFrees": {"self.free.append(block)": "return"},
-        "KeepsOneBack": {TOO_MANY: "if n >= len(self.free):"},
     },
     Promise.NOT_SHARED: {
         "FreesWhileShared": {"if self.holders[block] == 0:": "if block >= 0:"},
@@ -44,7 +37,6 @@ WRONG = {
             "        self.release(block)\n": "",
             "        taken =": "        self.release(block)\n        taken =",
         },
-        "TakesNothingOut": {"[self.free.pop() for _ in range(n)]": "self.free[:n]"},
         "CountsToTwo": {"self.holders[block] += 1": "self.holders[block] = 2"},
     },
     Promise.NO_OVERWRITE: {"NeverCopies": {ALONE: "if block >= 0:"}},

@@ -14,7 +14,6 @@ def after(code: str) -> dict[str, str]:
 
 WRONG = {
     Promise.UPPER: {
-        "returns_nothing_after_work": {"return upper": "return None"},
         "returns_both": {"return upper": "return upper, node"},
     },
     Promise.NEW_IS_UPPER: {"the_new_one_is_below": {"return upper": "return node"}},
@@ -34,7 +33,6 @@ WRONG = {
     Promise.FROM_ABOVE: {"parent_leads_past_it": after(f"parent.children[{KEY}] = node")},
     Promise.SIBLINGS: {"parent_keeps_both": after("parent.children |= upper.children")},
     Promise.ONE_CHILD: {
-        "forgets_what_is_below": after("upper.children = {}"),
         "takes_the_children_along": after("upper.children |= node.children"),
     },
     Promise.CHILD_KEY: {"finds_it_under_the_old_key": after(f"upper.children = {{{KEY}: node}}")},

@@ -13,9 +13,7 @@ WRONG = {
     Promise.GET_WAITS: {"DoesNotLetItselfBeAwaited": {"async def get": "def get", WAIT: ""}},
     Promise.PUT_ANSWERS: {"SaysNothing": {"return True": "return None"}},
     Promise.BOUNDED: {
-        "NeverSaysNo": {FULL: "if not text:"},
         "CountsLetters": {FULL: "if len(self._text + text) > self._limit:"},
-        "LimitsASingleText": {FULL: "if len(text.encode()) > self._limit:"},
     },
     Promise.TAKES_WHAT_FITS: {
         "FillsToTheBrimOnly": {"> self._limit": ">= self._limit"},
@@ -34,7 +32,6 @@ WRONG = {
             CLEAR: "        self._ready.clear()\n",
             END: 'return (text, None) if text else ("", self._reason)',
         },
-        "LosesWhatCameWhileItWasBusy": {WAIT: f"        self._ready.clear()\n{WAIT}"},
     },
     Promise.GET_ANSWERS: {
         "GivesTextOnly": {END: "return text"},

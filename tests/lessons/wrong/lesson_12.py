@@ -9,7 +9,6 @@ DECODED = "self.tokenizer.decode(self.call)"
 WRONG = {
     Promise.LIST: {"ReturnsATuple": {"return []": "return ()"}},
     Promise.OWN_STATE: {
-        "SharesItsCall": {"self.call": "ToolState.call"},
         "KeepsItsCallInTheClass": {
             NO_CALL: "pass",
             "self.call": "ToolState.call",
@@ -26,7 +25,6 @@ WRONG = {
         "NeverCloses": {"            self.call = None\n": ""},
     },
     Promise.NO_RESULT: {
-        "ForcesAnError": {f"self.evaluate({DECODED})": f'self.evaluate({DECODED}) or "error"'},
         "KeepsTheFirstStart": {"self.call = []": "self.call = self.call or []"},
     },
     Promise.DECODED_TOGETHER: {
@@ -36,7 +34,6 @@ WRONG = {
     },
     Promise.ANSWERED: {"NeverAnswers": {"if result is not None": "if result is True"}},
     Promise.FRAMED: {
-        "AnswersWithoutAFrame": {FORCED: "return answer"},
         "ForcesAllResultsSoFar": {
             NO_CALL: "self.call, self.forced = None, []",
             FORCED: FORCED.replace("return [", "self.forced = [*self.forced, ")

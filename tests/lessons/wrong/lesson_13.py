@@ -16,7 +16,6 @@ WRONG = {
     Promise.IN_THE_LOG: {"a_stranger": with_("'request': 99")},
     Promise.LONGEST_WAIT: {"the_longest_run": with_("'request': 11")},
     Promise.CAUSE_IN_THE_LOG: {
-        "an_invented_cause": with_("'cause': 'no_place'"),
         "a_list_of_causes": with_("'cause': ['batch_full']"),
     },
     Promise.MOST_STEPS: {"a_rare_cause": with_("'cause': 'whole_sequence'")},
@@ -33,7 +32,6 @@ WRONG = {
     Promise.REPLAYABLE: {"an_unknown_setting": with_("'change': {'memory': 9}")},
     Promise.SHORTER: {"a_change_in_vain": with_("'change': {'max_kv_tokens': 960}, 'gain': 0")},
     Promise.GAIN: {
-        "a_guessed_gain": with_("'gain': 30"),
         "a_gain_that_is_a_float": with_("'gain': float(found['gain'])"),
     },
     Promise.HIGHEST_COST: {"no_cost": with_(f"{SJF}, 'cost': None")},

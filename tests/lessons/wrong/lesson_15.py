@@ -9,9 +9,6 @@ END = "    allowed[eos] = state in accepting\n"
 
 WRONG = {
     Promise.LIST: {
-        "returns_the_tokens": {
-            "return allowed": "return [one for one, fits in zip(vocab, allowed) if fits]"
-        },
         "returns_the_states": {FITS: "after)"},
     },
     Promise.ALL: {
@@ -32,10 +29,6 @@ WRONG = {
     Promise.EMPTY: {"allows_empty_tokens": {"= state if token else None": "= state"}},
     Promise.END: {
         "never_allows_the_end": {"state in accepting": "False"},
-        "raises_where_the_text_may_only_end": {
-            END: "",
-            "    return allowed": f"{END}    return allowed",
-        },
     },
     Promise.NOT_THE_END: {"allows_the_end_always": {"state in accepting": "True"}},
     Promise.NO_TOKEN: {

@@ -8,7 +8,6 @@ LOST = "        if self.ended or self.lost:\n            self.lost = False\n"
 
 WRONG = {
     Promise.NUMBER: {
-        "SaysWhetherItGoesOn": {"return 0 if": "return None if"},
         "ForgetsToCountTheToken": {
             "self.known += 1": "self.known += 0",
             "self.ended = ends or self.known": "self.ended = ends or self.known + 1",
@@ -32,7 +31,6 @@ WRONG = {
     Promise.MAX_TOKENS: {"ForgetsMaxTokens": {" or length == self.last": ""}},
     Promise.ENDED: {"WantsAfterTheEnd": {"0 if self.ended or": "0 if"}},
     Promise.AGAIN: {
-        "KeepsItsMemory": {RESTART: RESTART.replace("self.computed = ", "")},
         "TakesOffOnePlaceholderTooMany": {"max(0, self.placeholders - 1)": "self.placeholders - 1"},
     },
     Promise.TRUE_OR_FALSE: {"ReturnsNothing": {"return True": "return None"}},

@@ -10,7 +10,6 @@ FRESH = " and now - sent_at <= 5_000"
 
 WRONG = {
     Promise.ALIVE: {
-        "returns_a_number": {"return min(free": "return int(min(free", f"{KEY})": f"{KEY}))"},
         "asks_the_dead": {
             "for replica in load": "for replica in known",
             "load[replica]": "load.get(replica, 0)",
@@ -21,7 +20,6 @@ WRONG = {
         "piles_up_to_forty": {LIMIT: "max(39, 2 * mean)"},
     },
     Promise.LONGEST: {
-        "least_loaded": {KEY: "load[replica]"},
         "any_hit_will_do": {KEY: "(missing(replica) == len(blocks), load[replica])"},
         "waits_for_the_whole_prompt": {KEY: "(missing(replica) > 0, load[replica])"},
     },

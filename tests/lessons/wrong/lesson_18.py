@@ -10,15 +10,12 @@ WRONG = {
     Promise.NUMBER: {
         "below_nothing": {BEST: f"most if most < 0 else {BEST}"},
         "returns_both": {BEST: "min((total_ms(n), n) for n in range(max(most, 0) + 1))"},
-        "says_whether": {BEST: f"0 < {BEST}"},
     },
     Promise.MISSING: {
         "moves_what_is_here": {f"most = {MOST}": f"here, most = 0, {MOST.removesuffix(' - here')}"}
     },
     Promise.LAST: {"fetches_every_block": {"(tokens - 1) //": "tokens //"}},
     Promise.LEAST: {
-        "never_moves": {"key=total_ms": "key=abs"},
-        "moves_all_whatever_the_link": {BEST: "max(most, 0)"},
         "pays_for_a_move_of_nothing": {" if blocks else 0": ""},
         "all_or_nothing": {"range(max(most, 0) + 1)": "(0, max(most, 0))"},
         "as_long_as_it_gets_better": {

@@ -90,6 +90,7 @@ def test_killed_replica_is_replaced(server):
     wait_for(server.url, joined.replica, "1" if id_ == "0" else "0")
 
 
+@pytest.mark.soak  # one more replica, after the one that replaces a killed one
 def test_load_adds_a_replica_that_is_used(server):
     before = set(get(server.url, "/health")["replicas"])
     short = {"prompt": "x", "max_tokens": 1}
