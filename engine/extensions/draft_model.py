@@ -89,9 +89,7 @@ class DraftModel:
         self._vocab_size = 0
         self._block_size = 1
         self._spare: list[list[int]] = []  # the blocks for drafts of each seat in the batch
-        self._proposals: dict[
-            int, tuple[int, list[int]]
-        ] = {}  # request -> (its length, its drafts)
+        self._proposals: dict[int, tuple[int, list[int]]] = {}  # request -> its length and drafts
         self._stale: set[int] = set()  # blocks that lack KV because a pass failed
         self._error = ""  # why drafting failed in this step
         self._failures = 0  # failed steps in a row
@@ -243,11 +241,11 @@ class DraftModel:
         return len(request.tokens) < draft.limit and not is_end
 
 
+@dataclass(slots=True)
 class _DraftConstraint:
     """A request's constraint, as the sampler of the draft model asks it: for masks only."""
 
-    def __init__(self, constraint: Constraint) -> None:
-        self._constraint = constraint
+    _constraint: Constraint
 
     def mask(self, output: list[int]) -> int:
         return self._constraint.draft_mask(output)
@@ -270,6 +268,7 @@ def _with_tokens(request: Request, new: list[int]) -> Request:
     )
 
 
+@dataclass(slots=True)
 class PairedPages:
     """The pages of two models with the same blocks: for each block, the target's page comes first.
 
@@ -277,9 +276,8 @@ class PairedPages:
     lack the draft model's KV, which costs the other replica some drafts.
     """
 
-    def __init__(self, target: PageStore, draft: PageStore) -> None:
-        self._target = target
-        self._draft = draft
+    _target: PageStore
+    _draft: PageStore
 
     def kv_format(self) -> KVFormat:
         """Return the format of both pages together."""

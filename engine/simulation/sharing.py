@@ -21,13 +21,10 @@ class Sharing:
         self._of_block: dict[int, int] = {}  # physical block -> content, once it is cached
         self._of_node: dict[int, int] = {}  # node of the hash cache -> content
         self._depth = {0: 0}  # of a node of the hash cache, in blocks
-        self._cached: defaultdict[int, int] = defaultdict(
-            int
-        )  # request -> blocks in the radix tree
+        self._cached = defaultdict[int, int](int)  # request -> blocks in the radix tree
         self._prompt_tokens: dict[int, int] = {}
-        self._begins: dict[
-            int, tuple[int, int]
-        ] = {}  # content -> (tokens, content they are those of)
+        # content -> how many of its first tokens are those of another content, and which one
+        self._begins: dict[int, tuple[int, int]] = {}
 
     @property
     def next_token(self) -> int:

@@ -229,9 +229,7 @@ def _words(changes: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return (
-        {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-    )
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
 def _line(row: Row) -> list[str]:

@@ -146,10 +146,8 @@ class HashCache(KVCacheManager):
         """
         if not super().writes_shared_block(request):
             return False
-        return (
-            request.block_table[request.num_scheduled_tokens // self.block_size]
-            not in self._node_of
-        )
+        index = request.num_scheduled_tokens // self.block_size
+        return request.block_table[index] not in self._node_of
 
     def allocate_slots(
         self, request: Request, count: int, drafts: int = 0

@@ -1,4 +1,4 @@
-"""Sampling: from logits to tokens, for all positions of a step at once; `reference.py` handles one.
+"""Sampling: from logits to tokens, for all positions of a step; `sampling_reference.py` handles one.
 
     logit bias -> log-probabilities (reported) -> penalties -> min_tokens
         -> bad_words -> allowed_token_ids -> mask

@@ -1,7 +1,7 @@
 """Temperature, and the cuts that keep unlikely tokens from being sampled: min-p, top-k, top-p.
 
-`reference.py` has the definition. Tokens tied with the last one kept are kept, too; otherwise a cut
-would depend on how ties are sorted.
+`sampling_reference.py` has the definition. Tokens tied with the last one kept are kept, too; otherwise
+a cut would depend on how ties are sorted.
 """
 
 from collections.abc import Callable

@@ -5,6 +5,7 @@ other request can be preempted or will finish first.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -158,12 +159,12 @@ def bad_word_ids(params: SamplingParams, tokenizer: Tokenizer) -> tuple[tuple[in
     return found
 
 
+@dataclass
 class RequestValidator:
     """Validates requests. Any thread may call it."""
 
-    def __init__(self, config: EngineConfig, tokenizer: Tokenizer) -> None:
-        self._config = config
-        self._tokenizer = tokenizer
+    _config: EngineConfig
+    _tokenizer: Tokenizer
 
     @cached_property
     def _grammars(self) -> Any:

@@ -331,12 +331,8 @@ class Scheduler:
 
     def _missing_blocks(self, request: Request, held: int) -> int:
         """Count the blocks that a request with `held` blocks may still allocate for all its samples."""
-        return (
-            max_blocks(
-                request.prompt_length, request.params.max_tokens, request.num_seqs, self.config
-            )
-            - held
-        )
+        most = request.params.max_tokens
+        return max_blocks(request.prompt_length, most, request.num_seqs, self.config) - held
 
     def _form_static_batch(self) -> None:
         """Form a new batch from the head of the queue; it runs until its last request finishes."""

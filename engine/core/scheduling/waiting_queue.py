@@ -141,9 +141,7 @@ class WaitingQueue:
 
     def _head(self) -> tuple[Hashable, Request] | None:
         """Return the group with the smallest key, and its first request."""
-        if (
-            len(self._heap) > 2 * len(self._groups) + 64
-        ):  # most entries are stale, so rebuild the heap
+        if len(self._heap) > 2 * len(self._groups) + 64:  # most entries are stale, so rebuild it
             self._heap = []
             self._not_in_heap = dict.fromkeys(self._groups)
         while self._not_in_heap:

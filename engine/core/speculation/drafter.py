@@ -13,6 +13,7 @@ compete for the token budget and may cause evictions and preemptions.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from engine.core.cache.kv_cache_manager import KVCacheManager
@@ -63,6 +64,7 @@ class FollowingDrafter(Drafter, Protocol):
         """Compute the rows of a step and the next drafts. Return an error, or ""."""
 
 
+@dataclass(slots=True)
 class Speculation:
     """Adds drafts to a step's rows, using the budget and blocks that the step leaves over.
 
@@ -72,9 +74,8 @@ class Speculation:
     drafts are accepted needs its next blocks sooner.
     """
 
-    def __init__(self, drafter: Drafter, cache: KVCacheManager) -> None:
-        self._drafter = drafter
-        self._cache = cache
+    _drafter: Drafter
+    _cache: KVCacheManager
 
     def drafts(self, row: Row, budget: int) -> list[int]:
         """Return drafts to append to a row, or none unless its request catches up in this step.

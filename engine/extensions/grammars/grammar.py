@@ -45,9 +45,7 @@ _LARGE = 50_000  # tokens; a smaller vocabulary is read in less than 0.2 s
 _JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _STACK = 256 << 20  # bytes of address space, used only as far as a grammar is nested
 _STACK_LOCK = threading.Lock()
-_LOCK = (
-    threading.Lock()
-)  # of all vocabularies: an engine with a lock of its own could not be copied
+_LOCK = threading.Lock()  # of all vocabularies: an engine with its own lock could not be copied
 _Result = TypeVar("_Result")
 # Characters of schemas that are compiled by themselves to find the part with the error.
 _MAX_SEARCHED = 2 * MAX_TEXT

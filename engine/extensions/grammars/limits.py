@@ -53,9 +53,7 @@ _LIMITS = {
 
 def is_of_lexer(error: str) -> bool:
     """Return whether an error leaves the lexer, which all copies of a matcher share, unusable."""
-    return (
-        re.search("too many expressions constructed|relevance|too many states", error) is not None
-    )
+    return bool(re.search("too many expressions constructed|relevance|too many states", error))
 
 
 def reason_of(error: str) -> str:

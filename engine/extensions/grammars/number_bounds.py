@@ -17,7 +17,7 @@ from engine.extensions.grammars.grammar_error import GrammarError
 
 _LARGEST = (1 << 63) - 1024  # the largest 64-bit integer that is a float, too
 _LARGEST_NUMBER = (
-    9.2e18  # the library also takes the whole part of other numbers as such an integer
+    9.2e18  # the library takes the whole part of other numbers as such an integer, too
 )
 _CLOSED = 10**17  # beyond it the library needs both bounds
 _PLACES = 22  # decimal places that the library's parser reads exactly

@@ -69,9 +69,7 @@ class HFTokenizer:
         self._ordinary.add_tokens([token for _, token in added])
         self._ordinary.encode_special_tokens = True
 
-        if (
-            settings.get("add_bos_token") is None
-        ):  # the tokenizer itself shows whether it prepends BOS
+        if settings.get("add_bos_token") is None:  # the tokenizer itself shows whether it adds BOS
             bos = tokenizer.token_to_id(special_tokens(settings).get("bos_token", ""))
             settings = settings | {"add_bos_token": bos in tokenizer.encode("").ids}
         self._set_vocabulary(

@@ -11,11 +11,10 @@ from msgspec import structs
 
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.compute.attention_reference import ReferenceAttention
 from engine.core.compute.batch import make_batch
 from engine.core.compute.kv_cache import KVCache
 from engine.core.compute.model import ModelConfig
-from engine.core.compute.paged_attention import PagedAttention
+from engine.core.compute.paged_attention import PagedAttention, ReferenceAttention
 from engine.core.compute.torch_runner import TorchRunner
 from engine.core.log import vocabulary as v
 from engine.core.request import Request

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.core.compute.attention_reference import ReferenceAttention
 from engine.core.compute.device import CPU
+from engine.core.compute.paged_attention import ReferenceAttention
 from engine.core.log import vocabulary as v
 from engine.models import loader, products
 from tests.engine.compute.gguf_files import Type, write
