@@ -153,6 +153,7 @@ async function showModels() {
   byId("models").replaceChildren(
     ...names.map((name, at) => {
       const link = document.createElement("a");
+      link.className = "muted";
       link.textContent = name;
       link.href = at ? `/?${new URLSearchParams({ model: name })}` : "/";
       if (name === (model ?? names[0])) link.ariaCurrent = "page";

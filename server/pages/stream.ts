@@ -50,7 +50,7 @@ export class Stream {
   #seen = false;
   swatch = h("i");
   chip = h("button.name", { disabled: true, click: () => this.select() }, this.swatch);
-  words = h("span.words", { role: "status" }, "sending");
+  words = h("span.words.muted", { role: "status" }, "sending");
   stopButton = h("button.stop", { click: () => this.stop() }, "Stop");
   text = h("span.text");
   element: HTMLElement;
@@ -74,7 +74,7 @@ export class Stream {
     this.element = h(
       "li.stream",
       h("div.head", this.chip, this.words, this.stopButton),
-      h("p.body", h("span.prompt", prompt), this.text),
+      h("p.body", h("span.prompt.muted", prompt), this.text),
     );
     // `user` is the label in the log; a header like X-Client cannot carry every alphabet.
     const sampling = { max_tokens: maxTokens, temperature: 0 };

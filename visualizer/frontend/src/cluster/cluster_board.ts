@@ -101,7 +101,7 @@ export class ClusterBoard extends Shell {
   summary = runCells();
   router = h("canvas", { role: "img" });
   routerPainter = new CanvasPainter(this.router);
-  folded = h("p.muted.folded");
+  folded = h("p.folded.small.muted");
   axisCanvas = h("canvas.axis", { "aria-hidden": "true" });
   axisPainter = new CanvasPainter(this.axisCanvas);
   path = new PathOverlay(this);
@@ -348,7 +348,7 @@ export class ClusterBoard extends Shell {
     const host = h("div");
     this.one.replaceChildren(
       h(
-        "p.way-back",
+        "p.way-back.small",
         h(
           "button.back",
           { "data-act": "all-replicas", click: () => this.closeReplica() },

@@ -43,7 +43,7 @@ function decisionNodes({ model }: ClusterBoard, route: Route) {
   const heads = ["replica", "predicted hit", "in flight, as seen", ...(hasScores ? ["score"] : [])];
   const rest = all.length - rows.length;
   return [
-    h("h2", `Why replica ${chosen}`, h("span.count", REASONS[reason] ?? reason)),
+    h("h2", `Why replica ${chosen}`, h("span.count.small.muted", REASONS[reason] ?? reason)),
     h(
       "table",
       h("thead", h("tr", ...heads.map((text) => h("th", { scope: "col" }, text)))),
@@ -128,14 +128,14 @@ export class AgreementPanel extends Part<ClusterBoard> {
     const bar = (name: string, tokens: number) =>
       h(
         "div.pair",
-        h("span.name", name),
+        h("span.name.muted", name),
         h("span.hit", barOf(name, tokens, most)),
         h("strong", `${tokens.toLocaleString("en")} tokens`),
       );
     const byLoad = board.model.routes.length - byPrefix;
     const some = wrong.slice(0, 6);
     patchChildren(this.element, [
-      h("h2", "Predicted and delivered", h("span.count", `${judged} predictions`)),
+      h("h2", "Predicted and delivered", h("span.count.small.muted", `${judged} predictions`)),
       bar("predicted", predicted),
       bar("delivered", delivered),
       h(
@@ -167,11 +167,11 @@ export class FormsPanel extends Part<ClusterBoard> {
     const waits = [...causes].map((cause) => {
       const swatch = h("i.cause");
       swatch.style.background = causeColour(theme, cause);
-      return h("p", swatch, `waiting: ${causeWords(cause)}`);
+      return h("p.muted", swatch, `waiting: ${causeWords(cause)}`);
     });
     patchChildren(this.element, [
       h("h2", "How to read it"),
-      ...FORMS.map(([form, words]) => h("p", h("i", { class: form }), words)),
+      ...FORMS.map(([form, words]) => h("p.muted", h("i", { class: form }), words)),
       ...waits,
     ]);
   }

@@ -20,7 +20,7 @@ export class MomentsBox {
       button("next-moment", "›", "Next moment (M)", 1),
     ];
     this.element = h(
-      "div.moments",
+      "div.moments.small",
       { role: "group", "aria-label": "Moments" },
       h("div", this.where, ...this.buttons),
       this.next,

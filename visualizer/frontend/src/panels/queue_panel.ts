@@ -23,7 +23,7 @@ export class QueuePanel extends Part {
   painter = new CanvasPainter(this.canvas);
   /** In board pixels, below the words. */
   room = 0;
-  count = h("span.count");
+  count = h("span.count.small.muted");
   stuck = h("p.stuck");
   element = h(
     "div.queue",
@@ -32,7 +32,11 @@ export class QueuePanel extends Part {
       "h2",
       "Queue",
       this.count,
-      h("button", { "data-act": "close-queue", click: () => this.board.toggleQueue() }, "close ×"),
+      h(
+        "button.small",
+        { "data-act": "close-queue", click: () => this.board.toggleQueue() },
+        "close ×",
+      ),
     ),
     this.stuck,
     this.canvas,

@@ -86,8 +86,8 @@ export const cell = (name: string, bold: string, rest?: string, ...after: Node[]
   h("div.cell", ...parts(name, bold, rest, after));
 
 const parts = (name: string, bold: string, rest: string = "", after: Node[] = [] as Node[]) => [
-  h("span.name", name),
-  h("span.value", h("strong", bold), ...halved(rest && ` ${rest}`), ...after),
+  h("span.name.cut.small.muted", name),
+  h("span.value.small.muted", h("strong", bold), ...halved(rest && ` ${rest}`), ...after),
 ];
 
 /** "vLLM 0.32.0, underglass-vllm 1"; "run" for a log of our own engine. */
@@ -183,7 +183,12 @@ function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: stri
   const said = waits.map(({ cause, amount }) => `${causeWords(cause)} ${amountOf(amount)}`);
   return h(
     "div.cell.wide",
-    h("span.name", "waited ", h("strong", waited ? amountOf(waited) : "never"), ...halved(words)),
+    h(
+      "span.name.cut.small.muted",
+      "waited ",
+      h("strong", waited ? amountOf(waited) : "never"),
+      ...halved(words),
+    ),
     bar,
     h("span.for-screen-readers", said.join(", ")),
   );
