@@ -132,7 +132,7 @@ export class ClusterBoard extends Shell {
       ...aboutNodes(options.about),
       h("div.summary", this.summary),
       this.sentence,
-      h("div.two", this.picture, h("div.column", ...right)),
+      h("div.two", this.picture, h("div.column.stack", ...right)),
       this.replicas,
     );
     this.foot = buildClusterKeys(this);
@@ -224,7 +224,7 @@ export class ClusterBoard extends Shell {
       this.lanes.replaceChildren(...this.groups.map(({ element }) => element));
       const pairs = this.groups.map(({ board }) => [new ReplicaTree(board), new ReplicaMap(board)]);
       this.replicas.replaceChildren(
-        ...pairs.map((pair) => h("div.side", ...pair.map(({ element }) => element))),
+        ...pairs.map((pair) => h("div.side.stack", ...pair.map(({ element }) => element))),
       );
       this.sides = pairs.flat();
       this.#stale = true;

@@ -70,9 +70,6 @@ export const comparisonInNotebook =
     if (moveInto(el, key)) return;
     const shared = await Promise.all(references.map((name) => modelOf(traits, host, name)));
     const views = references.map((name) => viewOf(name));
-    shared.forEach((one, side) =>
-      one.on("msg:custom", (message, buffers) => message.log && views[side].gotLog?.(buffers[0])),
-    );
     const logs = await Promise.all(
       views.map((view, side) => (view.bytes ??= bytesFor(view, shared[side]))),
     );
@@ -346,7 +343,7 @@ export class ComparisonPage extends Shell {
 /** How to read the picture. */
 function legend({ names: [a, b] }: Facts) {
   const entry = (form: string, words: string) =>
-    h("li", h("i", { class: form, "aria-hidden": "true" }), words);
+    h("li.line", h("i", { class: form, "aria-hidden": "true" }), words);
   return h(
     "ul.how-to-read.small.muted",
     { "aria-label": "How to read it" },

@@ -58,7 +58,7 @@ export class ProjectorView {
   /** The place of the page's join card and controls. */
   slot = h("div.slot");
   right = h(
-    "div.stage-right",
+    "div.stage-right.stack",
     this.slot,
     this.counts,
     h("h2", "KV blocks", this.mapCounts),
@@ -79,7 +79,7 @@ export class ProjectorView {
     host.addEventListener("keydown", (event) => this.#key(event));
     Object.assign(host, { tabIndex: 0, role: "group", ariaLabel: "Projector's view" });
     host.classList.add("underglass", "stage");
-    const left = h("div.stage-left", this.sentence, this.moment, this.lanes);
+    const left = h("div.stage-left.stack", this.sentence, this.moment, this.lanes);
     host.append(h("style", css), left, this.right);
   }
 
@@ -138,7 +138,7 @@ export class ProjectorView {
     ];
     this.counts.replaceChildren(
       ...entries.map(([value, of, what]) =>
-        h("div", h("dd", `${value}`, h("span", of && ` ${of}`)), h("dt.muted", what)),
+        h("div.stack", h("dd", `${value}`, h("span", of && ` ${of}`)), h("dt.muted", what)),
       ),
     );
   }

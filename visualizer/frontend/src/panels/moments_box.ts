@@ -22,7 +22,7 @@ export class MomentsBox {
     this.element = h(
       "div.moments.small",
       { role: "group", "aria-label": "Moments" },
-      h("div", this.where, ...this.buttons),
+      h("div.line", this.where, ...this.buttons),
       this.next,
     );
   }

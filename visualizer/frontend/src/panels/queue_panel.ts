@@ -29,7 +29,7 @@ export class QueuePanel extends Part {
     "div.queue",
     { role: "group", "aria-label": "Queue", hidden: true },
     h(
-      "h2",
+      "h2.line",
       "Queue",
       this.count,
       h(

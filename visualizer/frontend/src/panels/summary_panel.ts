@@ -25,7 +25,7 @@ export class SummaryPanel {
   /** What the row shows. */
   key = "";
   cells = runCells();
-  goodput = h("button.cell", { "data-act": "slo", click: () => this.toggle() });
+  goodput = h("button.cell.stack", { "data-act": "slo", click: () => this.toggle() });
   fields = ["ttft", "itl"].map((name) =>
     h("input", { type: "number", min: "0", step: "any", name, input: () => this.read() }),
   );
@@ -83,7 +83,7 @@ export const runCells = () =>
   h("div.cells", { tabindex: "0", role: "group", "aria-label": "The run" });
 
 export const cell = (name: string, bold: string, rest?: string, ...after: Node[]) =>
-  h("div.cell", ...parts(name, bold, rest, after));
+  h("div.cell.stack", ...parts(name, bold, rest, after));
 
 const parts = (name: string, bold: string, rest: string = "", after: Node[] = [] as Node[]) => [
   h("span.name.cut.small.muted", name),
@@ -182,7 +182,7 @@ function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: stri
   }
   const said = waits.map(({ cause, amount }) => `${causeWords(cause)} ${amountOf(amount)}`);
   return h(
-    "div.cell.wide",
+    "div.cell.stack.wide",
     h(
       "span.name.cut.small.muted",
       "waited ",

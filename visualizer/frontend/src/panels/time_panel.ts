@@ -77,7 +77,7 @@ export class TimePanel extends Part {
   );
   queueWords = [h("strong"), h("span"), h("span.muted")];
   queueButton = h(
-    "button.queue-button.small",
+    "button.queue-button.stack.small",
     { "data-act": "queue", click: () => this.board.toggleQueue() },
     ...this.queueWords,
   );
