@@ -89,7 +89,8 @@ function barOf(name: string, part: number, whole: number) {
 /** The seats of a replica, those in use filled, and requests beyond them. */
 function seatNodes({ model }: Replica, load: number) {
   const seats = model.settings.max_batch_size ?? 0;
-  if (seats > BOXES) return h("span.loads.line", h("span.hit", barOf("taken", load, seats)), `${load}`);
+  if (seats > BOXES)
+    return h("span.loads.line", h("span.hit", barOf("taken", load, seats)), `${load}`);
   const element = h("span.loads.line");
   for (let i = 0; i < seats; i += 1) element.append(h("i", { class: i < load ? "taken" : "" }));
   for (let i = seats; i < Math.min(load, seats + 3); i += 1) element.append(h("i.beyond"));
