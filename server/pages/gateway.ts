@@ -7,10 +7,9 @@ import type { LiveCluster } from "../../visualizer/frontend/src/cluster/live_clu
 import { watchCluster } from "../../visualizer/frontend/src/cluster/watch_cluster.ts";
 import { setText } from "../../visualizer/frontend/src/live/live.ts";
 import { Controls } from "./controls.ts";
-import { ask, askForKey, byId, headers, posting } from "./page.ts";
+import { ask, askForKey, byId, headers, posting, tell } from "./page.ts";
 import { Prompts } from "./prompts.ts";
 import type { Stream } from "./stream.ts";
-import { showSuggestions } from "./suggestions.ts";
 
 let ending: AbortController | null = null;
 let view: ReturnType<typeof watchCluster>;
@@ -42,18 +41,11 @@ function update(live: LiveCluster) {
   controls.update({ status, model: null, board: { store: { selected: null } } }, state === "live");
   setText(byId("server"), describe(status));
   const held = status.held?.length ?? 0;
-  setText(byId("held"), held ? `${held} held: they start together.` : "Prompts are held.");
-  byId("held").hidden = !status.holding;
+  const words = held ? `${held} held: they start together.` : "Prompts are held.";
+  tell("held", status.holding ? words : "");
   const { trace_error: traceError } = status;
-  setText(byId("trace-error"), traceError ? `The engines go on, but ${traceError}.` : "");
-  byId("trace-error").hidden = !traceError;
-  if (status.run) {
-    byId("how").hidden = !status.chats;
-    prompts.chats = !!status.chats;
-    showSuggestions(byId("chips"), prompts.isChat, (prompt) => prompts.send(prompt));
-  }
-  for (const stream of prompts.streams) stream.show(engineOf(live, stream));
-  document.body.toggleAttribute("data-sent", prompts.streams.length > 0);
+  tell("trace-error", traceError ? `The engines go on, but ${traceError}.` : "");
+  prompts.show(status, (stream) => engineOf(live, stream));
 }
 
 /** What a prompt of this page looks up in the log: that of the replica that answers it. */

@@ -3,6 +3,7 @@
  * teacher chooses the one that the class is in; the browser remembers it.
  */
 
+import { setText } from "../../visualizer/frontend/src/live/live.ts";
 import { byId } from "./page.ts";
 
 /** An address of this machine in a network. */
@@ -57,7 +58,7 @@ export class JoinCard {
   /** Opens the card while the engine has no requests, and closes it when it has, unless the user has chosen. */
   update({ isEmpty, hasKey }: { isEmpty: boolean; hasKey: boolean }) {
     const note = hasKey ? "The page asks for the server's key." : "";
-    if (byId("join-note").textContent !== note) byId("join-note").textContent = note;
+    setText(byId("join-note"), note);
     if (!this.#toggled && !byId("join-button").hidden) this.#show(isEmpty);
   }
 

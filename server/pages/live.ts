@@ -7,6 +7,7 @@
  * `--model auto`, `/?model=NAME` shows one model; without a name, the first.
  */
 
+import { h } from "../../visualizer/frontend/src/drawing/html.ts";
 import { type ServerStatus, setText } from "../../visualizer/frontend/src/live/live.ts";
 import type { LiveBoard } from "../../visualizer/frontend/src/live/live_board.ts";
 import { OwnRequest } from "../../visualizer/frontend/src/live/own_request.ts";
@@ -15,10 +16,9 @@ import { watch } from "../../visualizer/frontend/src/live/watch.ts";
 import type { Model } from "../../visualizer/frontend/src/model/index.ts";
 import { Controls } from "./controls.ts";
 import { JoinCard } from "./join.ts";
-import { ask, askForKey, byId, headers, posting, type Send } from "./page.ts";
+import { ask, askForKey, byId, headers, posting, type Send, tell } from "./page.ts";
 import { Prompts } from "./prompts.ts";
 import { Comparison, Restart } from "./restart.ts";
-import { showSuggestions } from "./suggestions.ts";
 
 const PROJECTOR = "underglass projector";
 const phone = matchMedia("(max-width: 719px)");
@@ -76,18 +76,10 @@ function update(live: LiveBoard) {
     hasKey: !!status.key,
   });
   setText(byId("server"), describe(status, live.model?.settings));
-  setText(byId("held"), describeHeld(status));
-  byId("held").hidden = !status.holding;
-  setText(byId("trace-error"), describeTrace(status));
-  byId("trace-error").hidden = !status.trace_error || status.controls === false;
+  tell("held", describeHeld(status));
+  tell("trace-error", describeTrace(status));
   setText(byId("privacy"), describePrivacy(status));
-  if (status.run) {
-    byId("how").hidden = !status.chats;
-    prompts.chats = !!status.chats;
-    showSuggestions(byId("chips"), prompts.isChat, (prompt) => prompts.send(prompt));
-  }
-  prompts.show(live);
-  document.body.toggleAttribute("data-sent", prompts.streams.length > 0);
+  prompts.show(status, () => live);
   if (phone.matches) own.show(live, live.shows ? prompts.request : null);
   if (stage && !byId("stage").hidden) {
     stage.show(live);
@@ -124,8 +116,8 @@ function describeHeld({ holding, held = [] }: ServerStatus) {
 }
 
 /** Why the teacher's file of the run ends here. */
-const describeTrace = ({ trace_error: reason }: ServerStatus) =>
-  reason
+const describeTrace = ({ trace_error: reason, controls: may }: ServerStatus) =>
+  reason && may !== false
     ? `The engine goes on, but ${reason}. Save the run from /trace before the server ends.`
     : "";
 
@@ -152,11 +144,9 @@ async function showModels() {
   byId("models").hidden = names.length < 2;
   byId("models").replaceChildren(
     ...names.map((name, at) => {
-      const link = document.createElement("a");
-      link.textContent = name;
-      link.href = at ? `/?${new URLSearchParams({ model: name })}` : "/";
-      if (name === (model ?? names[0])) link.ariaCurrent = "page";
-      return link;
+      const href = at ? `/?${new URLSearchParams({ model: name })}` : "/";
+      const isThis = name === (model ?? names[0]);
+      return h("a.muted", { href, "aria-current": isThis && "page" }, name);
     }),
   );
 }

@@ -1,5 +1,7 @@
 /** What the scripts of both live pages share: elements by id, the key that the user enters, and requests to the server. */
 
+import { setText } from "../../visualizer/frontend/src/live/live.ts";
+
 const KEY = "underglass key";
 
 /** Posts a command of the teacher's and returns the answer, or null after an error. */
@@ -12,6 +14,12 @@ export const byId = <T extends HTMLElement = HTMLElement>(id: string) =>
 export function headers(): Record<string, string> {
   const key = sessionStorage.getItem(KEY);
   return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+/** Shows a line of words, or hides it if there are none. */
+export function tell(id: string, words: string) {
+  setText(byId(id), words);
+  byId(id).hidden = !words;
 }
 
 /** Calls `open()` when the user has entered a key, which is kept until the tab is closed. */

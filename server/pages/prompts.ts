@@ -1,7 +1,9 @@
 /** The prompt box, and the prompts that were sent from this page. */
 
-import type { Live } from "./stream.ts";
-import { Stream } from "./stream.ts";
+import type { ServerStatus } from "../../visualizer/frontend/src/live/live.ts";
+import { byId } from "./page.ts";
+import { type Live, Stream } from "./stream.ts";
+import { showSuggestions } from "./suggestions.ts";
 
 /** The form's fields by name. */
 type Fields = HTMLFormControlsCollection & {
@@ -52,8 +54,8 @@ export class Prompts {
     text.addEventListener("input", () => this.fit());
   }
 
-  get running() {
-    return this.streams.filter((stream) => stream.runs).length;
+  get isFull() {
+    return this.streams.filter((stream) => stream.runs).length >= MAX_RUNNING;
   }
 
   /** Whether a prompt is sent as a chat. */
@@ -70,7 +72,7 @@ export class Prompts {
   send(text: string) {
     const { name, tokens } = this.fields;
     const { list, model, headers, select } = this.options;
-    if (this.running >= MAX_RUNNING) return;
+    if (this.isFull) return;
     localStorage.setItem(NAME, name.value);
     const prompt = {
       prompt: text,
@@ -87,16 +89,21 @@ export class Prompts {
     this.enable();
   }
 
-  /** Update each prompt from the log. */
-  show(live: Live) {
-    for (const stream of this.streams) stream.show(live);
+  /** Shows what the model takes, prompts to try, and what the log says of each prompt. */
+  show({ run, chats }: ServerStatus, logOf: (stream: Stream) => Live) {
+    if (run) {
+      byId("how").hidden = !chats;
+      this.chats = !!chats;
+      showSuggestions(byId("chips"), this.isChat, (prompt) => this.send(prompt));
+    }
+    for (const stream of this.streams) stream.show(logOf(stream));
+    document.body.toggleAttribute("data-sent", this.streams.length > 0);
   }
 
   enable() {
     const { send } = this.fields;
-    const full = this.running >= MAX_RUNNING;
-    send.disabled = full;
-    send.title = full
+    send.disabled = this.isFull;
+    send.title = send.disabled
       ? `${MAX_RUNNING} of your prompts are running: wait for one to finish, or stop one`
       : "";
   }

@@ -4,6 +4,7 @@
  */
 
 import type { Facts } from "../../visualizer/frontend/src/compare/compare.ts";
+import { fromBase64 } from "../../visualizer/frontend/src/host/log_bytes.ts";
 import { mount } from "../../visualizer/frontend/src/host/widget.ts";
 import { type ServerStatus, setText } from "../../visualizer/frontend/src/live/live.ts";
 import type { LiveBoard } from "../../visualizer/frontend/src/live/live_board.ts";
@@ -127,7 +128,7 @@ export class Comparison {
     byId("comparison").hidden = false;
     const [log, b] = runs.logs;
     await mount(byId("compared"), {
-      log: Uint8Array.from(atob(log), (letter) => letter.charCodeAt(0)),
+      log: fromBase64(log),
       compare: { b, facts: runs.facts },
       signal: this.#ending.signal,
     });

@@ -44,13 +44,12 @@ export class Stream {
   isAgain = false; // whether a restarted engine has the prompt again
   #log = ""; // the run whose log has the request
   reason = "";
-  tokens = 0;
   ttft: number | null = null; // ms
   #ending = new AbortController();
   #seen = false;
   swatch = h("i");
   chip = h("button.name", { disabled: true, click: () => this.select() }, this.swatch);
-  words = h("span.words", { role: "status" }, "sending");
+  words = h("span.words.muted", { role: "status" }, "sending");
   stopButton = h("button.stop", { click: () => this.stop() }, "Stop");
   text = h("span.text");
   element: HTMLElement;
@@ -74,7 +73,7 @@ export class Stream {
     this.element = h(
       "li.stream",
       h("div.head", this.chip, this.words, this.stopButton),
-      h("p.body", h("span.prompt", prompt), this.text),
+      h("p.body", h("span.prompt.muted", prompt), this.text),
     );
     // `user` is the label in the log; a header like X-Client cannot carry every alphabet.
     const sampling = { max_tokens: maxTokens, temperature: 0 };
@@ -192,18 +191,18 @@ export class Stream {
     this.element.dataset.state =
       reason || (ttft !== null || this.text.textContent ? "runs" : "waits");
     if (request != null) this.element.dataset.request = String(request);
-    const parts: string[] = [];
-    if (this.isAgain && !reason) parts.push("runs again in the restarted engine");
-    else if (reason)
-      parts.push(
-        reason === "error" ? `failed: ${this.error}` : (WORDS[reason] ?? `finished: ${reason}`),
-      );
-    else if (request == null) parts.push(this.isHeld ? "held until all are released" : "sending");
-    else if (!this.text.textContent) parts.push("waiting for its first token");
-    else parts.push("running");
+    const parts = [this.#state()];
     if (ttft !== null) parts.push(`first token after ${duration(1000 * ttft)}`);
-    const words = parts.join(", ");
-    setText(this.words, words);
+    setText(this.words, parts.join(", "));
+  }
+
+  #state() {
+    const { reason, request } = this;
+    if (reason === "error") return `failed: ${this.error}`;
+    if (reason) return WORDS[reason] ?? `finished: ${reason}`;
+    if (this.isAgain) return "runs again in the restarted engine";
+    if (request == null) return this.isHeld ? "held until all are released" : "sending";
+    return this.text.textContent ? "running" : "waiting for its first token";
   }
 }
 

@@ -3,6 +3,8 @@
  * completes text gets beginnings of stories.
  */
 
+import { h } from "../../visualizer/frontend/src/drawing/html.ts";
+
 const LONG =
   "Once upon a time there was a small boat called Pip. Pip lived in a harbour between two hills, where the " +
   "fishing boats came home every evening with their nets full. All the big boats had jobs: one carried apples, " +
@@ -47,14 +49,8 @@ export function showSuggestions(list: HTMLElement, chats: boolean, pick: (prompt
   if (list.dataset.kind === kind) return;
   list.dataset.kind = kind;
   list.replaceChildren(
-    ...(chats ? CHAT : RAW).map(([prompt, name]) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = name ?? prompt;
-      button.addEventListener("click", () => pick(prompt));
-      const item = document.createElement("li");
-      item.append(button);
-      return item;
-    }),
+    ...(chats ? CHAT : RAW).map(([prompt, name]) =>
+      h("li", h("button", { click: () => pick(prompt) }, name ?? prompt)),
+    ),
   );
 }

@@ -201,7 +201,7 @@ export class Board extends Shell {
     const actions = actionsOf(this, NAMES);
     this.controls = buildControls(actions);
     this.slider = new StepSlider((step) => this.goTo(step));
-    this.bar = h("div.bar", { hidden: true }, this.slider.element);
+    this.bar = h("div.bar.line", { hidden: true }, this.slider.element);
     this.help = buildHelp(() => this.toggleHelp());
     this.search = new SearchBox(this);
     this.link = new LinkBox(this);
@@ -211,7 +211,7 @@ export class Board extends Shell {
     this.queue = new QueuePanel(this);
     this.handover = new HandoverOverlay(this);
     const column = (name: string, ...names: PanelName[]) =>
-      h("div", { class: `column ${name}` }, ...names.map((one) => this.parts[one]?.element));
+      h("div", { class: `column stack ${name}` }, ...names.map((one) => this.parts[one]?.element));
     const right = column("right", "blocks", "scheduler");
     if (!alone) this.parts.blocks?.element.prepend(this.seats.element);
     this.grid = h("div.grid", column("left", "timeline", "tree"), right);

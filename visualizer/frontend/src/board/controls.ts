@@ -58,7 +58,7 @@ export function buildControls(act: Actions) {
 /** The line of buttons below a board, for actions that otherwise have only a key. */
 export const buildFoot = (entries: [act: string, name: string, key: string, does: () => void][]) =>
   h(
-    "div.foot",
+    "div.foot.flow.small.muted",
     { role: "toolbar", "aria-label": "Tools" },
     ...entries.map(([act, name, key, click]) =>
       h("button", { "data-act": act, click }, name, " ", h("kbd", key)),
@@ -89,7 +89,7 @@ export class StepSlider {
   constructor(goTo: (step: number) => void) {
     const input = () => goTo(Number(this.input.value));
     this.input = h("input", { type: "range", step: 1, "aria-label": "Step", input });
-    this.element = h("label", this.input, this.words);
+    this.element = h("label.small", this.input, this.words);
   }
 
   show({ step, first, last }: Place) {

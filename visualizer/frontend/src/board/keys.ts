@@ -22,7 +22,7 @@ export const KEYS: [key: string, what: string][] = [
   ["Y", "why so slow: where the time of each request went; press it again for the board"],
   ["/", "search: a request, its text, block 7, step 42, preempted"],
   ["1 to 6, 0", "show one panel: timeline, blocks, tree, decisions, tokens, experts; 0 shows all"],
-  ["E", "open the run in the Perfetto UI (in a notebook)"],
+  ["E", "open the run in the Perfetto UI"],
   ["T", "show the pictures as tables"],
   ["L", "show a link to this view"],
   ["C", "make a postcard of this step: a picture to share"],
@@ -131,7 +131,7 @@ export function buildHelp(
   mouse: [key: string, what: string][] = MOUSE,
 ) {
   const list = (rows: [key: string, what: string][]) =>
-    h("dl", ...rows.flatMap(([key, what]) => [h("dt", key), h("dd", what)]));
+    h("dl", ...rows.flatMap(([key, what]) => [h("dt", key), h("dd.muted", what)]));
   return h(
     "div.box.help",
     { role: "dialog", "aria-label": "Keys and mouse", hidden: true },

@@ -7,7 +7,7 @@ export class LinkBox extends Box {
   input = h("input", { type: "text", readonly: true, "aria-label": "This view" });
   status = h("span.muted", { role: "status" });
   element = h(
-    "div.box.link",
+    "div.box.link.flow",
     { role: "dialog", "aria-label": "Link to this view", hidden: true },
     this.input,
     h("button", { click: () => this.copyText() }, "Copy"),

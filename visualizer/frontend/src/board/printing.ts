@@ -8,7 +8,7 @@ const LARGEST = 0.75;
 
 export function prepareForPrint(board: Board) {
   const { root, signal } = board;
-  const foot = h("p.print-foot");
+  const foot = h("p.print-foot.small.muted");
   root.append(foot);
   addEventListener(
     "beforeprint",

@@ -130,4 +130,4 @@ function keepFromHost(event: KeyboardEvent) {
 
 /** The title and caption of a log that has them. */
 export const aboutNodes = (about: About | null | undefined) =>
-  about?.title ? [h("h2.title", about.title), h("p.caption", about.caption)] : [];
+  about?.title ? [h("h2.title", about.title), h("p.caption.muted", about.caption)] : [];

@@ -8,7 +8,7 @@ type Describe = () => Line[] | null | undefined;
 
 export class Tooltip {
   root: HTMLElement;
-  element = h("div.tip", { role: "tooltip", hidden: true });
+  element = h("div.tip.small", { role: "tooltip", hidden: true });
   describe: Describe | null = null;
 
   constructor(root: HTMLElement) {

@@ -45,8 +45,6 @@ export class View {
   bytes?: Promise<ArrayBufferView>;
   /** In a notebook: whether `bytes` is the whole log from the kernel. */
   isWhole = false;
-  /** In a notebook: takes the log that the kernel sends. */
-  gotLog: ((bytes: DataView) => void) | undefined;
   sync?: KernelSync;
   #ticking = false;
   store: ViewStore;

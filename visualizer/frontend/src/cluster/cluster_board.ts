@@ -101,7 +101,7 @@ export class ClusterBoard extends Shell {
   summary = runCells();
   router = h("canvas", { role: "img" });
   routerPainter = new CanvasPainter(this.router);
-  folded = h("p.muted.folded");
+  folded = h("p.folded.small.muted");
   axisCanvas = h("canvas.axis", { "aria-hidden": "true" });
   axisPainter = new CanvasPainter(this.axisCanvas);
   path = new PathOverlay(this);
@@ -132,7 +132,7 @@ export class ClusterBoard extends Shell {
       ...aboutNodes(options.about),
       h("div.summary", this.summary),
       this.sentence,
-      h("div.two", this.picture, h("div.column", ...right)),
+      h("div.two", this.picture, h("div.column.stack", ...right)),
       this.replicas,
     );
     this.foot = buildClusterKeys(this);
@@ -224,7 +224,7 @@ export class ClusterBoard extends Shell {
       this.lanes.replaceChildren(...this.groups.map(({ element }) => element));
       const pairs = this.groups.map(({ board }) => [new ReplicaTree(board), new ReplicaMap(board)]);
       this.replicas.replaceChildren(
-        ...pairs.map((pair) => h("div.side", ...pair.map(({ element }) => element))),
+        ...pairs.map((pair) => h("div.side.stack", ...pair.map(({ element }) => element))),
       );
       this.sides = pairs.flat();
       this.#stale = true;
@@ -348,7 +348,7 @@ export class ClusterBoard extends Shell {
     const host = h("div");
     this.one.replaceChildren(
       h(
-        "p.way-back",
+        "p.way-back.small",
         h(
           "button.back",
           { "data-act": "all-replicas", click: () => this.closeReplica() },

@@ -7,7 +7,7 @@
 import { h } from "../drawing/html.ts";
 import { KernelSync } from "../host/kernel_sync.ts";
 import { fromBase64 } from "../host/log_bytes.ts";
-import { askKernel, hear, type Widget } from "../host/notebook.ts";
+import { askForAWhile, hear, type Widget } from "../host/notebook.ts";
 import { keep, moveInto } from "../host/outputs.ts";
 import { ClusterBoard } from "./cluster_board.ts";
 import { drawClusterComparison } from "./compare_clusters.ts";
@@ -36,7 +36,7 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
     if (id !== (board.selected?.id ?? -1)) board.select(id < 0 ? null : id);
   });
   const saved = fromBase64(traits.get("log"));
-  const log = saved.length ? saved : await askKernel(traits, "log", PATIENCE);
+  const log = saved.length ? saved : await askForAWhile(traits, "log", PATIENCE);
   if (ending.aborted) return;
   if (!log) {
     const words =

@@ -114,7 +114,7 @@ class ClusterComparison extends Shell {
     });
     this.root.append(
       h("p.sentence", this.verdict),
-      h("div.foot.switch", ...this.buttons.map(({ button }) => button)),
+      h("div.foot.switch.flow.small.muted", ...this.buttons.map(({ button }) => button)),
       this.both,
       this.host,
     );

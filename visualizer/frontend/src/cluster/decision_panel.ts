@@ -43,7 +43,7 @@ function decisionNodes({ model }: ClusterBoard, route: Route) {
   const heads = ["replica", "predicted hit", "in flight, as seen", ...(hasScores ? ["score"] : [])];
   const rest = all.length - rows.length;
   return [
-    h("h2", `Why replica ${chosen}`, h("span.count", REASONS[reason] ?? reason)),
+    h("h2", `Why replica ${chosen}`, h("span.count.small.muted", REASONS[reason] ?? reason)),
     h(
       "table",
       h("thead", h("tr", ...heads.map((text) => h("th", { scope: "col" }, text)))),
@@ -64,7 +64,7 @@ function rowOf(route: Route, replica: Replica, delivered: number | null, hasScor
     "tr",
     { class: isChosen ? "chosen" : null, "data-replica": id, "data-hit": hit },
     h("th", { scope: "row" }, id),
-    h("td", h("div.pair", hitBar(hit, isChosen ? delivered : null, route.prompt), `${hit}`)),
+    h("td", h("div.pair.line", hitBar(hit, isChosen ? delivered : null, route.prompt), `${hit}`)),
     h("td", seatNodes(replica, route.loads[id] ?? 0)),
     hasScores ? h("td.score", score === undefined ? "" : number(score)) : null,
   );
@@ -89,8 +89,9 @@ function barOf(name: string, part: number, whole: number) {
 /** The seats of a replica, those in use filled, and requests beyond them. */
 function seatNodes({ model }: Replica, load: number) {
   const seats = model.settings.max_batch_size ?? 0;
-  if (seats > BOXES) return h("span.loads", h("span.hit", barOf("taken", load, seats)), `${load}`);
-  const element = h("span.loads");
+  if (seats > BOXES)
+    return h("span.loads.line", h("span.hit", barOf("taken", load, seats)), `${load}`);
+  const element = h("span.loads.line");
   for (let i = 0; i < seats; i += 1) element.append(h("i", { class: i < load ? "taken" : "" }));
   for (let i = seats; i < Math.min(load, seats + 3); i += 1) element.append(h("i.beyond"));
   element.append(`${load}`);
@@ -127,15 +128,15 @@ export class AgreementPanel extends Part<ClusterBoard> {
     const most = Math.max(1, predicted, delivered);
     const bar = (name: string, tokens: number) =>
       h(
-        "div.pair",
-        h("span.name", name),
+        "div.pair.line",
+        h("span.name.muted", name),
         h("span.hit", barOf(name, tokens, most)),
         h("strong", `${tokens.toLocaleString("en")} tokens`),
       );
     const byLoad = board.model.routes.length - byPrefix;
     const some = wrong.slice(0, 6);
     patchChildren(this.element, [
-      h("h2", "Predicted and delivered", h("span.count", `${judged} predictions`)),
+      h("h2", "Predicted and delivered", h("span.count.small.muted", `${judged} predictions`)),
       bar("predicted", predicted),
       bar("delivered", delivered),
       h(
@@ -167,11 +168,11 @@ export class FormsPanel extends Part<ClusterBoard> {
     const waits = [...causes].map((cause) => {
       const swatch = h("i.cause");
       swatch.style.background = causeColour(theme, cause);
-      return h("p", swatch, `waiting: ${causeWords(cause)}`);
+      return h("p.line.muted", swatch, `waiting: ${causeWords(cause)}`);
     });
     patchChildren(this.element, [
       h("h2", "How to read it"),
-      ...FORMS.map(([form, words]) => h("p", h("i", { class: form }), words)),
+      ...FORMS.map(([form, words]) => h("p.line.muted", h("i", { class: form }), words)),
       ...waits,
     ]);
   }

@@ -31,7 +31,7 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
     title: "Open the board of this replica",
     click: () => this.board.cluster.openReplica(this.replica),
   });
-  seats = h("span.count");
+  seats = h("span.count.small.muted");
   evictions = h("canvas", { role: "img" });
   lanes = h("canvas", { role: "img" });
   band = h("canvas", { role: "img" });

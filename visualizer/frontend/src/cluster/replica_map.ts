@@ -25,7 +25,7 @@ export class ReplicaMap extends Part<ReplicaBoard> {
   grid: BlockGrid | null = null;
   canvas = h("canvas", { role: "img", click: (event) => this.clicked(event) });
   painter = new CanvasPainter(this.canvas);
-  words = h("span.count");
+  words = h("span.count.small.muted");
   moved = h("canvas.moved", { role: "img" });
   movedPainter = new CanvasPainter(this.moved);
   element: HTMLElement;
@@ -36,7 +36,7 @@ export class ReplicaMap extends Part<ReplicaBoard> {
     this.element = h(
       "section.blocks",
       { "aria-label": `KV blocks of replica ${id}`, "data-replica": id },
-      h("h2", "KV blocks", this.words),
+      h("h2.cut", "KV blocks", this.words),
       this.canvas,
       this.moved,
     );

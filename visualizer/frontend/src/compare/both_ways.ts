@@ -46,7 +46,7 @@ export class BothWays extends Part<ComparisonPage> {
       { "aria-label": "The decision in both runs" },
       this.title,
       h("div.pair", ...runs),
-      h("p.turn", this.back, this.on, this.where),
+      h("p.turn.line", this.back, this.on, this.where),
     );
   }
 

@@ -70,9 +70,6 @@ export const comparisonInNotebook =
     if (moveInto(el, key)) return;
     const shared = await Promise.all(references.map((name) => modelOf(traits, host, name)));
     const views = references.map((name) => viewOf(name));
-    shared.forEach((one, side) =>
-      one.on("msg:custom", (message, buffers) => message.log && views[side].gotLog?.(buffers[0])),
-    );
     const logs = await Promise.all(
       views.map((view, side) => (view.bytes ??= bytesFor(view, shared[side]))),
     );
@@ -114,7 +111,7 @@ export class ComparisonPage extends Shell {
   verdict = h("p.sentence.verdict");
   hosts = [0, 1].map((side) => h("div.run", { "data-side": side, hidden: true }));
   picture = h("div.grid-of-two");
-  summary = h("summary");
+  summary = h("summary.small.muted");
   tables = h("details.tables", this.summary);
   logs!: ArrayBufferView[];
   models!: Model[];
@@ -131,7 +128,7 @@ export class ComparisonPage extends Shell {
     this.partnerOf = partners(facts);
     this.root.append(
       this.verdict,
-      h("div.under", this.changes(), this.buttons()),
+      h("div.under.flow", this.changes(), this.buttons()),
       this.picture,
       ...this.hosts,
     );
@@ -149,7 +146,7 @@ export class ComparisonPage extends Shell {
     const lines = settings.map(([name, a, b]) => h("span", h("strong", name), ` ${a} → ${b}`));
     lines.push(...inputs.map((line) => h("span", line.replace("->", "→"))));
     if (!lines.length) lines.push(h("span.muted", "equal settings and arrivals"));
-    return h("p.changes-line", ...lines);
+    return h("p.changes-line.flow", ...lines);
   }
 
   /** The buttons: the picture or a run's board, and the axis of the picture. */
@@ -158,7 +155,7 @@ export class ComparisonPage extends Shell {
       h("button", { ...data }, words, key ? " " : null, key && h("kbd", key));
     const [a, b] = this.facts.names;
     return h(
-      "div.switch",
+      "div.switch.flow.small.muted",
       { role: "toolbar", "aria-label": "What is shown" },
       button({ "data-shows": "both" }, "both runs"),
       button({ "data-shows": "a" }, `board of ${a}`, "A"),
@@ -206,7 +203,7 @@ export class ComparisonPage extends Shell {
     this.ghost = new GhostPanel(this);
     this.ways = facts.difference ? new BothWays(this, facts.difference) : null;
     this.requests = requestTable(facts);
-    const note = facts.note && !facts.study && h("p.model-error.muted", facts.note);
+    const note = facts.note && !facts.study && h("p.model-error.note.muted", facts.note);
     const side = h(
       "div.beside",
       this.ways?.element,
@@ -344,9 +341,9 @@ export class ComparisonPage extends Shell {
 /** How to read the picture. */
 function legend({ names: [a, b] }: Facts) {
   const entry = (form: string, words: string) =>
-    h("li", h("i", { class: form, "aria-hidden": "true" }), words);
+    h("li.line", h("i", { class: form, "aria-hidden": "true" }), words);
   return h(
-    "ul.how-to-read",
+    "ul.how-to-read.small.muted",
     { "aria-label": "How to read it" },
     entry("solid", `${a}: solid, as everywhere`),
     entry("outline", `${b}: an outline below it, from the fork on`),

@@ -51,7 +51,7 @@ export function totalsTable({ totals, names }: Facts) {
     "table.totals",
     { "aria-label": "Both runs as wholes" },
     h(
-      "caption",
+      "caption.small.muted",
       h("strong", "The whole run"),
       ` bold is better${some ? ", ≈ is within the noise" : ""}`,
     ),
@@ -72,11 +72,11 @@ export function studyTable({ table: [heads, ...lines], statements }: Study) {
   const table = h(
     "table.totals",
     { "aria-label": "The recorded run and its replays" },
-    h("caption", h("strong", "What if"), " recorded, replayed, changed"),
+    h("caption.small.muted", h("strong", "What if"), " recorded, replayed, changed"),
     h("thead", h("tr", ...columns)),
     h("tbody", ...rows),
   );
-  const words = statements.map((text) => h("p.muted", text));
+  const words = statements.map((text) => h("p.note.muted", text));
   return h("div.study", h("div.scroll", { tabindex: "0" }, table), ...words);
 }
 
@@ -84,7 +84,7 @@ export function studyTable({ table: [heads, ...lines], statements }: Study) {
 export function requestTable({ rows, names, paired }: Facts) {
   const order = { at: 4, down: true }; // by the change in TTFT
   const body = h("tbody");
-  const note = h("caption");
+  const note = h("caption.small.muted");
   const known = MEASURES.filter(([, at]) =>
     rows.some((row) => row[at] != null || row[at + 1] != null),
   );
@@ -146,7 +146,7 @@ function line(row: (number | null)[], known: [string, number][], context: WordCo
   const cells = known.map(([, at]) =>
     h(
       "td",
-      h("span.both", `${figure(row[at])} → ${figure(row[at + 1])} `),
+      h("span.both.muted", `${figure(row[at])} → ${figure(row[at + 1])} `),
       h("span.change", change(row[at + 2])),
     ),
   );

@@ -10,13 +10,9 @@ export function asBytes(data: ArrayBuffer | ArrayBufferView): Uint8Array<ArrayBu
   return new Uint8Array(data);
 }
 
-/** The bytes of base64 text; empty for notebooks that were saved before logs were stored as text. */
-export function fromBase64(text: unknown) {
-  const letters = typeof text === "string" ? atob(text) : "";
-  const bytes = new Uint8Array(letters.length);
-  for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
-  return bytes;
-}
+/** The bytes of base64 text. */
+export const fromBase64 = (text = "") =>
+  Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 /** The bytes of a log that is given as bytes or in base64. */
 export const bytesOf = (log: string | ArrayBufferView) =>

@@ -76,9 +76,6 @@ export const inNotebook =
       if (window && String(window) !== String(board.state().window)) board.restore({ window });
     });
     listen("change:log", () => replaceLog(view, shared));
-    listen("msg:custom", (message, buffers) => {
-      if (message.log) view.gotLog?.(buffers[0]);
-    });
     view.source ??= shared.get("log");
     view.bytes ??= bytesFor(view, shared);
     await board.reload(await view.bytes);
@@ -96,26 +93,30 @@ export function hear(
   signal.addEventListener("abort", () => traits.off(name, handler));
 }
 
-/** The bytes that the kernel answers with, or null if it does not answer in time. */
-export function askKernel(traits: WidgetModel, what: "log" | "trace", patience: number) {
-  return new Promise<Uint8Array | null>((resolve) => {
+/** The bytes that the kernel answers with. A kernel that is gone never answers. */
+function askKernel(traits: WidgetModel, what: "log" | "trace") {
+  return new Promise<Uint8Array>((resolve) => {
     const end = new AbortController();
-    const answer = (bytes: Uint8Array | null) => {
-      clearTimeout(timer);
+    const take = (message: Record<string, unknown>, [bytes]: DataView[] = []) => {
+      if (!message[what]) return;
       end.abort();
-      resolve(bytes);
+      resolve(asBytes(bytes));
     };
-    const timer = setTimeout(() => answer(null), patience);
-    const take = (message: Record<string, unknown>, [bytes]: DataView[] = []) =>
-      message[what] && answer(asBytes(bytes));
     hear(traits, "msg:custom", take, end.signal);
     traits.send({ ask: what });
   });
 }
 
+/** The bytes that the kernel answers with, or null if it does not answer in time. */
+export const askForAWhile = (traits: WidgetModel, what: "log" | "trace", patience: number) =>
+  Promise.race([askKernel(traits, what), wait(patience)]);
+
+const wait = (time: number) =>
+  new Promise<null>((resolve) => setTimeout(() => resolve(null), time));
+
 /** The trace of the log for Perfetto, from the kernel. */
 async function traceFrom(shared: WidgetModel) {
-  const bytes = await askKernel(shared, "trace", PATIENCE_FOR_TRACE);
+  const bytes = await askForAWhile(shared, "trace", PATIENCE_FOR_TRACE);
   if (bytes) return bytes;
   throw new Error("The kernel does not answer: run the cell again, then open the trace.");
 }
@@ -127,7 +128,11 @@ async function replaceLog(view: View, shared: WidgetModel) {
   view.play(false);
   view.isWhole = false;
   view.bytes = bytesFor(view, shared);
-  const bytes = await view.bytes;
+  showAgain(view, await view.bytes);
+}
+
+/** Shows a log in place of the one that the panels show. */
+function showAgain(view: View, bytes: ArrayBufferView) {
   view.reading = null;
   for (const { root, reload } of view.boards) {
     root.querySelector(".part")?.remove();
@@ -161,29 +166,18 @@ function openingOf(shared: WidgetModel): Opening {
   };
 }
 
-/** The whole log from the kernel if it answers in time, otherwise the saved part. */
-export function bytesFor(view: View, shared: WidgetModel): Promise<ArrayBufferView> {
-  const saved = () => fromBase64(shared.get("log"));
-  if (shared.get("whole")) return Promise.resolve(saved());
-  return new Promise((resolve) => {
-    const giveUp = setTimeout(() => resolve(saved()), PATIENCE);
-    view.gotLog = (bytes) => {
-      if (view.isWhole) return;
-      clearTimeout(giveUp);
-      view.isWhole = true;
-      const late = view.reading;
-      view.bytes = Promise.resolve(bytes);
-      resolve(bytes);
-      if (!late) return;
-      // The saved part is shown already; the whole log replaces it in every panel.
-      view.reading = null;
-      for (const { root, reload } of view.boards) {
-        root.querySelector(".part")?.remove();
-        reload?.(bytes);
-      }
-    };
-    shared.send({ ask: "log" });
+/** The whole log from the kernel if it answers in time, otherwise the saved part, which a late answer replaces. */
+export async function bytesFor(view: View, shared: WidgetModel): Promise<ArrayBufferView> {
+  const saved = fromBase64(shared.get("log"));
+  if (shared.get("whole")) return saved;
+  const asked = askKernel(shared, "log").then((bytes) => {
+    if (view.isWhole) return bytes;
+    view.isWhole = true;
+    view.bytes = Promise.resolve(bytes);
+    if (view.reading) showAgain(view, bytes);
+    return bytes;
   });
+  return Promise.race([asked, wait(PATIENCE).then(() => saved)]);
 }
 
 /** A message: why there is no log to draw, and what to do. */

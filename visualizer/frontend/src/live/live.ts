@@ -77,7 +77,7 @@ export abstract class Live<
   limit: number;
   words = h("span", { role: "status" });
   note = h("span.muted", { role: "status" });
-  counts = h("span.counts");
+  counts = h("span.counts.muted");
   button = h("button", { click: () => this.follow(!this.following) });
   /** What sends the feed. */
   abstract sender: "server" | "gateway";
@@ -90,7 +90,7 @@ export abstract class Live<
     const mark = h("i", { "aria-hidden": "true" });
     board.root.append(
       h("style", css),
-      h("div.live", mark, this.words, this.counts, this.note, this.button),
+      h("div.live.flow", mark, this.words, this.counts, this.note, this.button),
     );
     board.root.addEventListener("keydown", (event) => {
       if (closest(event, "input, textarea") || event.ctrlKey || event.metaKey) return;

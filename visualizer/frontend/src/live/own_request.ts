@@ -80,17 +80,17 @@ function ending({ finished, maxTokens }: RequestSpan) {
 /** Draws one's own request into `host`. */
 export class OwnRequest {
   name = h("h2");
-  at = h("p.at");
+  at = h("p.at.muted");
   sentence = h("p.own-sentence");
   lane = h("div.lane", { role: "img" });
-  ends = h("p.ends");
+  ends = h("p.ends.muted");
   counts = h("dl");
-  blocks = h("ol.own-blocks", { "aria-label": "Your blocks" });
+  blocks = h("ol.own-blocks.row.muted", { "aria-label": "Your blocks" });
   host: HTMLElement;
 
   constructor(host: HTMLElement) {
     host.append(
-      h("div.who", this.name, this.at),
+      h("div.who.row", this.name, this.at),
       this.sentence,
       this.lane,
       this.ends,
@@ -165,7 +165,7 @@ export class OwnRequest {
       [first, "to first token"],
     ];
     this.counts.replaceChildren(
-      ...entries.map(([value, what]) => h("div", h("dd", value), h("dt", what))),
+      ...entries.map(([value, what]) => h("div", h("dd", value), h("dt.muted", what))),
     );
   }
 

@@ -43,22 +43,22 @@ const SPECIAL = /<\|\w+\|>/g; // tokens of a chat that are no text
 export class ProjectorView {
   host: HTMLElement;
   sentence = h("p.sentence");
-  moment = h("p.moment", { role: "status" });
+  moment = h("p.moment.muted", { role: "status" });
   canvas = h("canvas", { role: "img" });
   painter = new CanvasPainter(this.canvas);
   lanes = h("div.lanes-box", this.canvas);
   counts = h("dl");
   map = h("canvas", { role: "img" });
   mapPainter = new CanvasPainter(this.map);
-  mapCounts = h("span.count");
+  mapCounts = h("span.count.small.muted");
   decisions = h("ul.decided");
   prefixes = h("ul.prefixes");
-  prefixTitle = h("h2", "Shared prefixes", h("span.count", "with their readers"));
+  prefixTitle = h("h2", "Shared prefixes", h("span.count.small.muted", "with their readers"));
   decisionTitle = h("h2");
   /** The place of the page's join card and controls. */
   slot = h("div.slot");
   right = h(
-    "div.stage-right",
+    "div.stage-right.stack",
     this.slot,
     this.counts,
     h("h2", "KV blocks", this.mapCounts),
@@ -79,7 +79,7 @@ export class ProjectorView {
     host.addEventListener("keydown", (event) => this.#key(event));
     Object.assign(host, { tabIndex: 0, role: "group", ariaLabel: "Projector's view" });
     host.classList.add("underglass", "stage");
-    const left = h("div.stage-left", this.sentence, this.moment, this.lanes);
+    const left = h("div.stage-left.stack", this.sentence, this.moment, this.lanes);
     host.append(h("style", css), left, this.right);
   }
 
@@ -138,7 +138,7 @@ export class ProjectorView {
     ];
     this.counts.replaceChildren(
       ...entries.map(([value, of, what]) =>
-        h("div", h("dd", `${value}`, h("span", of && ` ${of}`)), h("dt", `${what}`)),
+        h("div.stack", h("dd", `${value}`, h("span", of && ` ${of}`)), h("dt.muted", what)),
       ),
     );
   }
@@ -185,7 +185,7 @@ export class ProjectorView {
         h(
           "li",
           h("b", `×${owners.length}`),
-          h("span.mono", text.replace(SPECIAL, "").trim() || plural(blocks.length, "block")),
+          h("span.mono.cut", text.replace(SPECIAL, "").trim() || plural(blocks.length, "block")),
         ),
       ),
     );

@@ -43,7 +43,7 @@ export function blockTableNodes(context: TableContext) {
   const first = isPart ? firstShown(columns.map(changedHands(table, frame, selected)), fits) : null;
   return [
     h(
-      "div.block-table",
+      "div.block-table.small",
       { style: `--cell: ${cell}; --columns: ${fits}` },
       who,
       h("span.muted", `${title}, ${plural(table.blocks.length, "block")}${part}`),

@@ -22,15 +22,15 @@ const SWATCH = 16;
 export class ChangedPanel {
   all: BlockChange[] = [];
   changes: BlockChange[] = [];
-  count = h("span.count");
+  count = h("span.count.small.muted");
   items = Array.from({ length: MOST }, () => {
     const painter = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
-    const words = h("span");
-    return { painter, words, element: h("li", words, painter.canvas) };
+    const words = h("span.cut.muted");
+    return { painter, words, element: h("li.small", words, painter.canvas) };
   });
   element = h(
     "div.changed",
-    h("h2", "Changed in this step", this.count),
+    h("h2.cut", "Changed in this step", this.count),
     h("ul", ...this.items.map(({ element }) => element)),
   );
 

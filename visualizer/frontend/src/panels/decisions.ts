@@ -181,7 +181,7 @@ function decisionNodes(
   table.style.setProperty("--name", `${Math.max(0, ...widths)}`);
   if (!lines.length) table.append(h("caption.muted", "No decision in this step."));
   return [
-    h("h2", "Decisions, in order", h("span.count", counts)),
+    h("h2", "Decisions, in order", h("span.count.small.muted", counts)),
     h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
   ];
 }
@@ -225,7 +225,7 @@ function row(decision: Line, index: number, context: BoardContext) {
   if (decision.tokens == null)
     return h("tr", attributes, who, h("td.what", { colspan: 2 }, ...words));
   const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
-  return h("tr", attributes, who, h("td.what", ...words), h("td.budget", budget));
+  return h("tr", attributes, who, h("td.what", ...words), h("td.budget.muted", budget));
 }
 
 /** Chips of the first requests and the selected one; the others are counted. */

@@ -36,7 +36,7 @@ export class ExpertsPanel extends Part {
   element = h(
     "section.experts",
     { "aria-label": "Experts" },
-    h("div.swatches", h("h2", "Experts"), this.words),
+    h("div.swatches.flow.small", h("h2", "Experts"), this.words),
     this.canvas,
     this.told,
     this.alternative,

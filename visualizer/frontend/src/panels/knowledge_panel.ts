@@ -16,7 +16,7 @@ export function writeKnowledge(panel: HTMLElement, model: Model) {
       { "data-level": level },
       h("th", { scope: "row" }, levelDot(level), level),
       h(
-        "td",
+        "td.muted",
         factsAt(model, level)
           .map((fact) => facts[fact])
           .join(", ") || "none",
@@ -25,7 +25,7 @@ export function writeKnowledge(panel: HTMLElement, model: Model) {
   );
   panel.hidden = !engine;
   panel.replaceChildren(
-    h("h2", title, h("span.count", `${origin}. ${legend}`)),
+    h("h2", title, h("span.count.small.muted", `${origin}. ${legend}`)),
     h("table", ...rows),
   );
 }

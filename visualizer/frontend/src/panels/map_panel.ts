@@ -58,7 +58,7 @@ export class MapPanel extends Part {
     "section.map",
     { "aria-label": "KV blocks" },
     h(
-      "div.swatches",
+      "div.swatches.flow.small",
       h("h2", "KV blocks"),
       ...this.counts.map(({ element }) => element),
       ...this.pages,

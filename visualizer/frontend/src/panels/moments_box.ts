@@ -20,9 +20,9 @@ export class MomentsBox {
       button("next-moment", "›", "Next moment (M)", 1),
     ];
     this.element = h(
-      "div.moments",
+      "div.moments.small",
       { role: "group", "aria-label": "Moments" },
-      h("div", this.where, ...this.buttons),
+      h("div.line", this.where, ...this.buttons),
       this.next,
     );
   }

@@ -23,16 +23,20 @@ export class QueuePanel extends Part {
   painter = new CanvasPainter(this.canvas);
   /** In board pixels, below the words. */
   room = 0;
-  count = h("span.count");
+  count = h("span.count.small.muted");
   stuck = h("p.stuck");
   element = h(
     "div.queue",
     { role: "group", "aria-label": "Queue", hidden: true },
     h(
-      "h2",
+      "h2.line",
       "Queue",
       this.count,
-      h("button", { "data-act": "close-queue", click: () => this.board.toggleQueue() }, "close ×"),
+      h(
+        "button.small",
+        { "data-act": "close-queue", click: () => this.board.toggleQueue() },
+        "close ×",
+      ),
     ),
     this.stuck,
     this.canvas,

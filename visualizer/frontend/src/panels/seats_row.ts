@@ -9,7 +9,7 @@ import { missing } from "../model/knowledge.ts";
 export class SeatsRow extends Part {
   canvas = h("canvas", { role: "img", click: (event) => this.select(event) });
   painter = new CanvasPainter(this.canvas);
-  count = h("span.count");
+  count = h("span.count.small.muted");
   element = h("div.seats", h("h2", "Seats", this.count), this.canvas);
   width!: number;
 

@@ -25,7 +25,7 @@ export class SummaryPanel {
   /** What the row shows. */
   key = "";
   cells = runCells();
-  goodput = h("button.cell", { "data-act": "slo", click: () => this.toggle() });
+  goodput = h("button.cell.stack", { "data-act": "slo", click: () => this.toggle() });
   fields = ["ttft", "itl"].map((name) =>
     h("input", { type: "number", min: "0", step: "any", name, input: () => this.read() }),
   );
@@ -83,11 +83,11 @@ export const runCells = () =>
   h("div.cells", { tabindex: "0", role: "group", "aria-label": "The run" });
 
 export const cell = (name: string, bold: string, rest?: string, ...after: Node[]) =>
-  h("div.cell", ...parts(name, bold, rest, after));
+  h("div.cell.stack", ...parts(name, bold, rest, after));
 
 const parts = (name: string, bold: string, rest: string = "", after: Node[] = [] as Node[]) => [
-  h("span.name", name),
-  h("span.value", h("strong", bold), ...halved(rest && ` ${rest}`), ...after),
+  h("span.name.cut.small.muted", name),
+  h("span.value.small.muted", h("strong", bold), ...halved(rest && ` ${rest}`), ...after),
 ];
 
 /** "vLLM 0.32.0, underglass-vllm 1"; "run" for a log of our own engine. */
@@ -182,8 +182,13 @@ function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: stri
   }
   const said = waits.map(({ cause, amount }) => `${causeWords(cause)} ${amountOf(amount)}`);
   return h(
-    "div.cell.wide",
-    h("span.name", "waited ", h("strong", waited ? amountOf(waited) : "never"), ...halved(words)),
+    "div.cell.stack.wide",
+    h(
+      "span.name.cut.small.muted",
+      "waited ",
+      h("strong", waited ? amountOf(waited) : "never"),
+      ...halved(words),
+    ),
     bar,
     h("span.for-screen-readers", said.join(", ")),
   );

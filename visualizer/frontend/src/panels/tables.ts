@@ -19,7 +19,8 @@ type Source = { model: Model; frame: Frame; store: ViewStore };
 const MOST = 40;
 
 /** The element that a panel's tables are written into. */
-export const tablesBox = () => h("div.alternative", { role: "group", "aria-label": "Tables" });
+export const tablesBox = () =>
+  h("div.alternative.small", { role: "group", "aria-label": "Tables" });
 
 /** Writes the tables of panels that have some. */
 export function writeTables(panels: Panel[]) {

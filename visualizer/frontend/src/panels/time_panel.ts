@@ -77,11 +77,11 @@ export class TimePanel extends Part {
   );
   queueWords = [h("strong"), h("span"), h("span.muted")];
   queueButton = h(
-    "button.queue-button",
+    "button.queue-button.stack.small",
     { "data-act": "queue", click: () => this.board.toggleQueue() },
     ...this.queueWords,
   );
-  legend = h("p.legend");
+  legend = h("p.legend.flow.small.muted");
   spacer = h("div", this.lanes);
   scroller = h(
     "div.lanes",

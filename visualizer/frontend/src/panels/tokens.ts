@@ -63,7 +63,11 @@ function tokenNodes(context: BoardContext, panel: Tokens | undefined, blocks: nu
     ];
   }
   const { prompt, output, next, pending, vain } = panel;
-  const head = h("h2", chip(Number(selected), context), h("span.count", summary(panel)));
+  const head = h(
+    "h2",
+    chip(Number(selected), context),
+    h("span.count.small.muted", summary(panel)),
+  );
   if (isSecret(model.requestSpan(Number(selected)).tokens)) {
     const isCut = model.info.tokenizer?.trace_text === "off";
     const words = isCut ? knowledgeWords.without_text : missing(model, "texts");
@@ -143,8 +147,8 @@ function draftLine(checked: Tokens["checked"]) {
   const line = gained
     ? `1 pass, ${plural(gained, "token")}: ${kept} of ${all} kept`
     : `${all}, not verified`;
-  const heads = names.map((name) => h("span", { title: name }, name));
-  return h("div.drafts", h("strong", line), h("div", h("span.names", ...heads), ...nodes));
+  const heads = names.map((name) => h("span.cut", { title: name }, name));
+  return h("div.drafts", h("strong", line), h("div.flow", h("span.names", ...heads), ...nodes));
 }
 
 function summary({ prompt, output, found, ttft, maxTokens }: Tokens) {
@@ -210,7 +214,7 @@ function maskLine({ output, vocab }: Tokens, step: number): HTMLElement | false 
 /** A token that a step is computing: the next steps are scheduled without knowing it. */
 function placeholder(step: number) {
   const title = `a placeholder: step ${step} is computing this token`;
-  return h("span.token.placeholder", { title }, "?");
+  return h("span.token.placeholder.muted", { title }, "?");
 }
 
 function inVain(step: number) {

@@ -24,12 +24,12 @@ export class TreePanel<Of extends PanelBoard = PanelBoard> extends Part<Of> {
   });
   painter = new CanvasPainter(this.canvas);
   told = h("p.note.told", { role: "status", hidden: true });
-  count = h("span.count");
+  count = h("span.count.small.muted");
   alternative = tablesBox();
   element = h(
     "section.tree",
     { "aria-label": "Prefix tree" },
-    h("h2", "Prefix tree", this.count),
+    h("h2.cut", "Prefix tree", this.count),
     this.canvas,
     this.told,
     this.alternative,

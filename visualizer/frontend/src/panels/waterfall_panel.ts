@@ -42,7 +42,7 @@ export class WaterfallPanel extends Part {
   /** What the key shows. */
   keyed = "";
   verdict = h("p.verdict");
-  key = h("ul.causes", { "aria-label": "Shares of all time" });
+  key = h("ul.causes.flow.small", { "aria-label": "Shares of all time" });
   sorts = h(
     "div.sorts",
     { role: "group", "aria-label": "Order of the requests" },
@@ -73,7 +73,11 @@ export class WaterfallPanel extends Part {
       "div.columns",
       h(
         "div",
-        h("div.head", h("h2", "Where the time went", h("span.count", NOTE)), this.sorts),
+        h(
+          "div.head.flow",
+          h("h2", "Where the time went", h("span.count.small.muted", NOTE)),
+          this.sorts,
+        ),
         this.scroller,
         this.axis,
       ),

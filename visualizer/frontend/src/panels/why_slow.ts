@@ -157,7 +157,7 @@ function tr(time: string, words: (Node | string)[], source: Knowledge) {
 /** "steps 21, 29, 36", each a button; of many, the first and how many there are. */
 function stepLinks(steps: number[]) {
   const link = (step: number, words: string, label?: string) =>
-    h("button.step", { "data-step": step, "aria-label": label }, words);
+    h("button.step.muted", { "data-step": step, "aria-label": label }, words);
   if (steps.length > STEPS) return [link(steps[0], `${steps.length} steps from ${steps[0]}`)];
   const links = steps.map((step) => link(step, String(step), `step ${step}`));
   const apart = links.flatMap((one, index) => (index ? [", ", one] : [one]));

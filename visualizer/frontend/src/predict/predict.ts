@@ -52,7 +52,7 @@ export const predictionInNotebook =
 class PredictionPage extends Shell {
   traits: WidgetModel;
   load: Load;
-  progress = h("p.place");
+  progress = h("p.place.small.muted");
   form = h("form.ask", { submit: (event) => this.submit(event) });
   said = h("div.said", { role: "status" });
   boards = h("div.so-far");
@@ -189,7 +189,7 @@ class PredictionPage extends Shell {
     }[form]();
     const none = form === "requests" || form === "prefixes";
     const hint = none ? h("p.note.muted", "Choose all that apply; none is possible.") : null;
-    const box = h("div", { class: `choices ${form}` }, ...fields);
+    const box = h("div", { class: `choices flow ${form}` }, ...fields);
     const button = h("button.go", { type: "submit" }, "Submit");
     patchChildren(this.form, [h("fieldset", legend, box, hint), button]);
   }
