@@ -148,6 +148,8 @@ def check_eviction(before: State, event: v.RadixEvicted, order: str, uses: dict[
     elif order == "LFU":
         least = min((uses[leaf.id], leaf.last) for leaf in leaves)
         assert (uses[victim.id], victim.last) == least, "not the least often read leaf"
+    else:  # a part from outside may evict any leaf
+        assert order == "CheckedPart", f"say here which leaf {order} evicts"
 
 
 def check_window_eviction(
