@@ -44,7 +44,6 @@ def build(site: Site) -> None:
     run_node("site.mjs", str(site.out / "assets"))
     for path in sorted(Path(__file__).with_name("assets").iterdir()):
         site.copy(path, f"assets/{path.name}")
-    site.copy(FRONTEND / "src" / "site" / "site.css", "assets/site.css")
     _write_python(site.out / "python")
     _write_model(site.out / "model")
 

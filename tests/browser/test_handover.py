@@ -60,8 +60,7 @@ def test_the_victims_blocks_move_over_the_finished_picture_and_end(held, open_bo
     held.page.evaluate("for (const one of document.getAnimations()) one.finish()")
     expect(overlay).to_have_count(0)
     # It also ends when the reader goes on, and none begins with a page.
-    held.press(",")
-    held.expect_step(PREEMPTION - 1)
+    held = open_board(None, BEFORE, on=held.page)
     held.press(".")
     expect(overlay).to_have_count(1)
     held.press(".")

@@ -303,6 +303,7 @@ export class ComparisonPage extends Shell {
       selected: views[0].store.selected ?? "",
       axis: this.ghost.kind,
       fork: facts.difference?.step ?? "",
+      requests: this.models[0].requests.length,
     });
   }
 
