@@ -347,9 +347,8 @@ class Engine:
             holds=[_fields(v.HoldCore, one) for _, one in sorted(holds.items())],
             window_pages=None if cache.pages is None else cache.pages.blocks,
         )
-        plain: dict[str, Any] = msgspec.to_builtins(
-            state
-        )  # it shares no list with the live objects
+        # The copy shares no list with the live objects.
+        plain: dict[str, Any] = msgspec.to_builtins(state)
         return plain
 
     def unload(self) -> None:

@@ -60,7 +60,7 @@ _adopted = msgspec.json.Decoder(_Adopted)
 
 
 def parse_roles(text: str | None, replicas: int) -> list[str]:
-    """Return the role of each replica: "prefill=1,decode=2" is prefill, decode, decode; None has none.
+    """Return the role of each replica: prefill, decode, decode for "prefill=1,decode=2"; [] for None.
 
     Raises ConfigError if the text cannot be read or does not name `replicas` replicas.
     """

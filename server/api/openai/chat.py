@@ -210,9 +210,8 @@ class ChatSerializer(OpenAISerializer):
             logprobs, ids = None, {"token_ids": []} if self.with_token_ids else {}
         if finish_reason:
             end = {"finish_reason": finish_reason, "stop_reason": delta.stop_reason}
-            ids = (
-                {"token_ids": []} if self.with_token_ids else {}
-            )  # the chunk before had the tokens
+            # The chunk before had the tokens.
+            ids = {"token_ids": []} if self.with_token_ids else {}
             data += self._chunk(delta.choice, {}, {}, **end, **ids)
         return data
 

@@ -23,6 +23,8 @@ export interface Theme {
   hues: string[];
 }
 
+const words = (text: string) => text.split(" ");
+
 export const THEMES: Record<"light" | "dark", Theme> = {
   light: {
     name: "light",
@@ -37,9 +39,7 @@ export const THEMES: Record<"light" | "dark", Theme> = {
     used: "#969ca8",
     hatch: "#7d8490",
     lost: "#c23b26",
-    hues: "#293ec1 #cf7f22 #006942 #8b1868 #836900 #0ea493 #9b79fd #de3460 #1f78b2 #92081a".split(
-      " ",
-    ),
+    hues: words("#293ec1 #cf7f22 #006942 #8b1868 #836900 #0ea493 #9b79fd #de3460 #1f78b2 #92081a"),
   },
   dark: {
     name: "dark",
@@ -54,8 +54,6 @@ export const THEMES: Record<"light" | "dark", Theme> = {
     used: "#6b727e",
     hatch: "#8d94a0",
     lost: "#ef6f5a",
-    hues: "#6374ff #ef9206 #87bd7e #c65b93 #f0e175 #30f6e8 #d4a7ff #e64031 #3ca0bd #feaec6".split(
-      " ",
-    ),
+    hues: words("#6374ff #ef9206 #87bd7e #c65b93 #f0e175 #30f6e8 #d4a7ff #e64031 #3ca0bd #feaec6"),
   },
 };
