@@ -237,10 +237,16 @@ def _lesson(site: Site, path: Path, cells: list[Any], runs: Runs) -> Lesson:
 
 
 def _question(source: str) -> Output | None:
-    """Return the question in a cell's source, for a lesson whose checks do not run in a page."""
+    """Return the question in a cell's source, for a lesson whose cells do not run.
+
+    None if it has none, or if only running the cell shows what it asks.
+    """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "predict":
-            key, question, options = map(ast.literal_eval, node.args)
+            try:
+                key, question, options = map(ast.literal_eval, node.args)
+            except ValueError:  # an argument is a name
+                return None
             output: Output = PageGuess(key, question, options).page_output()
             return output
     return None
