@@ -185,7 +185,8 @@ class Decoder(InMemory):
         self._norm = load_norm(config, weights, name, config.hidden_size)
         name = f"{prefix}lm_head.weight"
         embedding, tied = self._embedding.weight, config.tied_embeddings
-        self._lm_head = Linear(weights.load_lm_head(embedding, tied=tied, name=name))
+        lm_head = weights.load_lm_head(embedding, tied=tied, name=name)
+        self._lm_head = Linear(lm_head, may_replace=lm_head is not embedding)
         weights.check_all_loaded()
         self.num_parameters = weights.num_parameters
         self.weight_bytes = weights.weight_bytes()

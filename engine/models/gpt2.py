@@ -130,7 +130,7 @@ class GPT2(InMemory):
         ]
         self._norm = _layer_norm(weights, f"{prefix}ln_f", config)
         lm_head = weights.load_lm_head(self._embedding, tied=config.tied_embeddings)
-        self._lm_head = Linear(lm_head)
+        self._lm_head = Linear(lm_head, may_replace=lm_head is not self._embedding)
         weights.check_all_loaded()
         self.num_parameters = weights.num_parameters
         self.weight_bytes = weights.weight_bytes()

@@ -1,0 +1,233 @@
+"""Which product is the fastest, for each shape and number of tokens: measured once on each machine.
+
+A product that wins on one CPU loses on the next. On an AMD EPYC with AVX2, packed weights take half the
+time of `F.linear` for 8 tokens of the bundled model; on one with AVX-512, they take longer, except for
+large matrices, where they take half the time again. So the candidates of `products.py` are
+timed when a model is loaded, which takes less than a second, and the times are kept:
+
+    ~/.cache/underglass/kernels.json    machine -> weights and shape -> product -> microseconds for
+                                        1, 2, 4, ... 256 tokens
+
+The choice is fixed while a model is loaded and, thanks to the file, from one run to the next. All
+candidates compute the same up to rounding. The environment variable UNDERGLASS_KERNELS fixes the choice
+instead: it names a product, which is used wherever it exists; elsewhere, it is `linear`.
+
+Packed weights are a second copy of the matrix. A small matrix may have both. A large one is packed only
+if that is faster for most numbers of tokens and not much slower for a single one, and is then kept in
+that form alone.
+
+Differs from vLLM, where a GPU's kernels are chosen by its capabilities and by tables that are part of
+the source (`vllm/model_executor/layers/fused_moe/configs/`); Triton and torch.compile tune at run time.
+"""
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.core.compute.device import activation_dtype, dtype_name
+from engine.core.config import ConfigError
+from engine.models.products import PRODUCTS, Product, linear
+
+ENVIRONMENT_VARIABLE = "UNDERGLASS_KERNELS"
+TOKENS = [2**n for n in range(9)]  # a product of other numbers of tokens is chosen like the next of them
+
+Times = dict[str, list[float]]  # product -> microseconds for each of TOKENS
+
+_MEASURED = "measured"
+_FEW_VALUES = 2**15  # a smaller matrix is not worth measuring
+_MAX_COPIED = 2**19  # values of a matrix that may be held twice
+_BETTER = 0.95  # share of `linear`'s time that another product must reach, so that noise does not choose
+_PACKING_PAYS = 0.85  # packed over unpacked time on average, for a large matrix
+_SINGLE_TOKEN = 1.15  # how much slower a single token may become by it
+_ROUNDS, _SECONDS = 3, 5e-4  # of each measurement: at least so many calls, and at least so long
+
+
+def kernel_index(tokens: int) -> int:
+    """Return the index of the first of TOKENS that is not less than `tokens`, or of the last."""
+    return min((tokens - 1).bit_length(), len(TOKENS) - 1)
+
+
+class Choice(NamedTuple):
+    """The products of a matrix for each of TOKENS, and their names."""
+
+    products: tuple[Product, ...]
+    names: tuple[str, ...]
+
+
+def choose(
+    weight: Tensor, bias: Tensor | None, *, may_copy: bool = True, may_replace: bool = True
+) -> Choice:
+    """Return the products for a matrix on a CPU.
+
+    weight       [out, in], of a floating-point type
+    bias         [out] or None
+    may_copy     a second copy is worth its memory if the matrix is small
+    may_replace  the caller drops `weight`, so that a packed copy may take its place
+
+    Raises ConfigError if the environment variable names no product.
+    """
+    activations = activation_dtype(weight.dtype, weight.device)
+    may_copy = may_copy and weight.numel() <= _MAX_COPIED
+    names = _names(weight, may_copy=may_copy, may_replace=may_replace)
+    plain = linear(weight, bias, activations)
+    made = {name: PRODUCTS[name](weight, bias, activations) or plain for name in set(names)}
+    if _notes is not None:
+        _notes[_key(weight)] = _summary(names)
+    return Choice(tuple(made[name] for name in names), names)
+
+
+def _names(weight: Tensor, *, may_copy: bool, may_replace: bool) -> tuple[str, ...]:
+    """Return the name of the product for each of TOKENS."""
+    fixed = os.environ.get(ENVIRONMENT_VARIABLE) or _MEASURED
+    if fixed not in (_MEASURED, *PRODUCTS):
+        raise ConfigError(
+            f"{ENVIRONMENT_VARIABLE} must be {_MEASURED} or one of {', '.join(PRODUCTS)}, got {fixed!r}"
+        )
+    if fixed != _MEASURED:
+        usable = fixed != "packed" or may_copy or may_replace
+        return (fixed if usable else "linear",) * len(TOKENS)
+    if weight.numel() < _FEW_VALUES:
+        return ("linear",) * len(TOKENS)
+    times = _table.times(weight)
+    unpacked = {name: each for name, each in times.items() if name != "packed"}
+    names = _fastest(times if may_copy else unpacked)
+    if may_copy or not may_replace or "packed" not in times:
+        return names
+    best = [unpacked[name][n] for n, name in enumerate(names)]
+    ratios = [one / other for one, other in zip(times["packed"], best, strict=True)]
+    pays = math.prod(ratios) ** (1 / len(ratios)) < _PACKING_PAYS and ratios[0] < _SINGLE_TOKEN
+    return ("packed",) * len(TOKENS) if pays else names
+
+
+def _fastest(times: Times) -> tuple[str, ...]:
+    names: list[str] = []
+    for n, plain in enumerate(times["linear"]):
+        best = min(times, key=lambda name: times[name][n])
+        names.append(best if times[best][n] < _BETTER * plain else "linear")
+    return tuple(names)
+
+
+class _Table:
+    """The times that were measured on this machine, in memory and in the user's cache folder."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, Times] | None = None
+
+    def times(self, weight: Tensor) -> Times:
+        """Return the times for a matrix of this type and shape, which are measured if there are none."""
+        if self._times is None:
+            self._times = self._read().get(_machine(), {})
+        key = _key(weight)
+        if key not in self._times:
+            self._times[key] = measure(weight.shape, weight.dtype)
+            self._save()
+        return self._times[key]
+
+    def _read(self) -> dict[str, dict[str, Times]]:
+        """Return the file's contents; a file that is missing or damaged counts as empty."""
+        try:
+            machines = json.loads(_file().read_text(encoding="utf-8"))
+            for table in machines.values():
+                for times in table.values():
+                    assert "linear" in times
+                    assert all(len(each) == len(TOKENS) for each in times.values())
+                    assert all(isinstance(one, float) for each in times.values() for one in each)
+        except (OSError, ValueError, AttributeError, TypeError, AssertionError):
+            return {}
+        return dict(machines)
+
+    def _save(self) -> None:
+        """Add the times to the file, atomically. A folder that cannot be written is no error."""
+        file = _file()
+        with suppress(OSError):
+            machines = self._read()  # another process may have written since
+            machines[_machine()] = machines.get(_machine(), {}) | (self._times or {})
+            file.parent.mkdir(parents=True, exist_ok=True)
+            partial = file.with_suffix(f".{os.getpid()}")
+            partial.write_text(json.dumps(machines, indent=1), encoding="utf-8")
+            partial.replace(file)
+
+
+_table = _Table()
+_notes: dict[str, str] | None = None
+
+
+@contextmanager
+def noted() -> Iterator[Mapping[str, str]]:
+    """Collect what is chosen within this block: "float32 320x192" -> "linear to 8, packed"."""
+    global _notes
+    notes: dict[str, str] = {}
+    before, _notes = _notes, notes
+    try:
+        yield notes
+    finally:
+        _notes = before
+
+
+def measure(shape: torch.Size, dtype: torch.dtype) -> Times:
+    """Time every product for a matrix of this shape, or for some of its rows if it is large."""
+    activations = activation_dtype(dtype, torch.device("cpu"))
+    times: Times = {}
+    for n, tokens in enumerate(TOKENS):
+        # Few tokens are limited by reading weights, so there must be more of them than a cache holds.
+        values = 2**23 if tokens <= 8 else 2**20
+        rows = min(shape[0], max(1, values // shape[1]))
+        weight = torch.full((rows, shape[1]), 0.01, dtype=dtype)
+        x = torch.full((tokens, shape[1]), 0.01, dtype=activations)
+        made = {name: make(weight, None, activations) for name, make in PRODUCTS.items()}
+        products = {name: product for name, product in made.items() if product is not None}
+        for name, seconds in _least_seconds(products, x).items():
+            whole = seconds * shape[0] / rows
+            times.setdefault(name, [math.inf] * len(TOKENS))[n] = round(1e6 * whole, 2)
+    return times
+
+
+def _least_seconds(products: Mapping[str, Product], x: Tensor) -> dict[str, float]:
+    """Return the least time of each product, called in turns; those that fail are left out."""
+    least: dict[str, float] = {}
+    for name, product in products.items():
+        with suppress(RuntimeError):  # oneDNN, for a type that this CPU cannot multiply
+            product(x)
+            least[name] = math.inf
+    rounds, started = 0, time.perf_counter()
+    while rounds < _ROUNDS or time.perf_counter() - started < _SECONDS * len(least):
+        for name in least:
+            start = time.perf_counter()
+            products[name](x)
+            least[name] = min(least[name], time.perf_counter() - start)
+        rounds += 1
+    return least
+
+
+def _machine() -> str:
+    """Return what the times depend on: the CPU, torch and its number of threads."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    features = sorted(name for name, present in capabilities.items() if present is True)
+    cpu = capabilities.get("cpu_name") or platform.processor() or platform.machine()
+    return f"{cpu}; {' '.join(features)}; torch {torch.__version__}; {torch.get_num_threads()} threads"
+
+
+def _file() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "underglass" / "kernels.json"
+
+
+def _key(weight: Tensor) -> str:
+    rows, columns = weight.shape
+    return f"{dtype_name(weight.dtype)} {rows}x{columns}"
+
+
+def _summary(names: tuple[str, ...]) -> str:
+    """Return "linear to 8, packed": each product with the largest number of tokens that it gets."""
+    last = {n: name for n, name in enumerate(names) if names[n + 1 : n + 2] != (name,)}
+    parts = [f"{name} to {TOKENS[n]}" for n, name in last.items()]
+    return ", ".join([*parts[:-1], names[-1]])
