@@ -18,6 +18,9 @@ import pytest
 # Two workers share two cores: more torch threads would spin and wait for one another.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+# Products are not measured, so that tests compute the same on every machine and leave no file behind.
+os.environ["UNDERGLASS_KERNELS"] = "linear"
+
 # jsonschema compiles this package's grammar for a check that we do not use, which takes two seconds.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 

@@ -35,20 +35,26 @@ from torch import Tensor
 
 from engine.core.compute.device import activation_dtype, dtype_name
 from engine.core.config import ConfigError
-from engine.models.products import PRODUCTS, Product, linear
+from engine.models.products import PRODUCTS, Product
 
 ENVIRONMENT_VARIABLE = "UNDERGLASS_KERNELS"
-TOKENS = [2**n for n in range(9)]  # a product of other numbers of tokens is chosen like the next of them
+TOKENS = [
+    2**n for n in range(9)
+]  # a product of other numbers of tokens is chosen like the next of them
 
 Times = dict[str, list[float]]  # product -> microseconds for each of TOKENS
 
 _MEASURED = "measured"
+_FEW_TOKENS, _DECODED = 8, 32  # in an expert's matrix; in others, as most steps decode
 _FEW_VALUES = 2**15  # a smaller matrix is not worth measuring
 _MAX_COPIED = 2**19  # values of a matrix that may be held twice
-_BETTER = 0.95  # share of `linear`'s time that another product must reach, so that noise does not choose
+_BETTER = (
+    0.9  # share of `linear`'s time that another product must reach, so that noise does not choose
+)
 _PACKING_PAYS = 0.85  # packed over unpacked time on average, for a large matrix
 _SINGLE_TOKEN = 1.15  # how much slower a single token may become by it
-_ROUNDS, _SECONDS = 3, 5e-4  # of each measurement: at least so many calls, and at least so long
+_ROUNDS = 3
+_VALUES = 2**21  # values of the matrices that are measured: 8 MB as float32
 
 
 def kernel_index(tokens: int) -> int:
@@ -64,29 +70,29 @@ class Choice(NamedTuple):
 
 
 def choose(
-    weight: Tensor, bias: Tensor | None, *, may_copy: bool = True, may_replace: bool = True
+    weight: Tensor, bias: Tensor | None, *, few_tokens: bool = False, may_replace: bool = True
 ) -> Choice:
     """Return the products for a matrix on a CPU.
 
     weight       [out, in], of a floating-point type
     bias         [out] or None
-    may_copy     a second copy is worth its memory if the matrix is small
+    few_tokens   the matrix seldom gets more than a few tokens, so a second copy would not pay
     may_replace  the caller drops `weight`, so that a packed copy may take its place
 
     Raises ConfigError if the environment variable names no product.
     """
     activations = activation_dtype(weight.dtype, weight.device)
-    may_copy = may_copy and weight.numel() <= _MAX_COPIED
-    names = _names(weight, may_copy=may_copy, may_replace=may_replace)
-    plain = linear(weight, bias, activations)
-    made = {name: PRODUCTS[name](weight, bias, activations) or plain for name in set(names)}
-    if _notes is not None:
-        _notes[_key(weight)] = _summary(names)
-    return Choice(tuple(made[name] for name in names), names)
+    names = _names(weight, few_tokens=few_tokens, may_replace=may_replace)
+    made = {name: PRODUCTS[name](weight, bias, activations) for name in {"linear", *names}}
+    names = tuple(name if made[name] else "linear" for name in names)
+    for notes in _notes:
+        notes[_key(weight)] = _summary(names)
+    return Choice(tuple(product for name in names if (product := made[name])), names)
 
 
-def _names(weight: Tensor, *, may_copy: bool, may_replace: bool) -> tuple[str, ...]:
+def _names(weight: Tensor, *, few_tokens: bool, may_replace: bool) -> tuple[str, ...]:
     """Return the name of the product for each of TOKENS."""
+    may_copy = weight.numel() <= _MAX_COPIED and not few_tokens
     fixed = os.environ.get(ENVIRONMENT_VARIABLE) or _MEASURED
     if fixed not in (_MEASURED, *PRODUCTS):
         raise ConfigError(
@@ -103,7 +109,9 @@ def _names(weight: Tensor, *, may_copy: bool, may_replace: bool) -> tuple[str, .
     if may_copy or not may_replace or "packed" not in times:
         return names
     best = [unpacked[name][n] for n, name in enumerate(names)]
-    ratios = [one / other for one, other in zip(times["packed"], best, strict=True)]
+    last = kernel_index(_FEW_TOKENS if few_tokens else _DECODED)
+    pairs = zip(times["packed"][: last + 1], best, strict=False)
+    ratios = [one / other for one, other in pairs]
     pays = math.prod(ratios) ** (1 / len(ratios)) < _PACKING_PAYS and ratios[0] < _SINGLE_TOKEN
     return ("packed",) * len(TOKENS) if pays else names
 
@@ -123,7 +131,7 @@ class _Table:
         self._times: dict[str, Times] | None = None
 
     def times(self, weight: Tensor) -> Times:
-        """Return the times for a matrix of this type and shape, which are measured if there are none."""
+        """Return the times for a matrix of this type and shape. They are measured if there are none."""
         if self._times is None:
             self._times = self._read().get(_machine(), {})
         key = _key(weight)
@@ -158,62 +166,73 @@ class _Table:
 
 
 _table = _Table()
-_notes: dict[str, str] | None = None
+_notes: list[dict[str, str]] = []  # of each enclosing `noted`
 
 
 @contextmanager
 def noted() -> Iterator[Mapping[str, str]]:
     """Collect what is chosen within this block: "float32 320x192" -> "linear to 8, packed"."""
-    global _notes
     notes: dict[str, str] = {}
-    before, _notes = _notes, notes
+    _notes.append(notes)
     try:
         yield notes
     finally:
-        _notes = before
+        _notes.remove(notes)
 
 
 def measure(shape: torch.Size, dtype: torch.dtype) -> Times:
-    """Time every product for a matrix of this shape, or for some of its rows if it is large."""
+    """Time every product for matrices of this shape, or for some of their rows if they are large.
+
+    A step multiplies by each matrix of a model once, so a core's own cache seldom holds the next one.
+    Several matrices in turns imitate that; with a single one, other products would win.
+    """
     activations = activation_dtype(dtype, torch.device("cpu"))
     times: Times = {}
     for n, tokens in enumerate(TOKENS):
-        # Few tokens are limited by reading weights, so there must be more of them than a cache holds.
-        values = 2**23 if tokens <= 8 else 2**20
-        rows = min(shape[0], max(1, values // shape[1]))
-        weight = torch.full((rows, shape[1]), 0.01, dtype=dtype)
+        most = _VALUES if tokens <= _DECODED else _VALUES // 16  # beyond, arithmetic is the limit
+        rows = min(shape[0], max(1, most // shape[1]))
+        weights = [
+            torch.full((rows, shape[1]), 0.01, dtype=dtype)
+            for _ in range(max(1, most // (rows * shape[1])))
+        ]
+        products: dict[str, list[Product]] = {}
+        for name, make in PRODUCTS.items():
+            made = [make(weight, None, activations) for weight in weights]
+            if made[0] is not None:
+                products[name] = [product for product in made if product is not None]
         x = torch.full((tokens, shape[1]), 0.01, dtype=activations)
-        made = {name: make(weight, None, activations) for name, make in PRODUCTS.items()}
-        products = {name: product for name, product in made.items() if product is not None}
         for name, seconds in _least_seconds(products, x).items():
-            whole = seconds * shape[0] / rows
+            whole = seconds / len(weights) * shape[0] / rows
             times.setdefault(name, [math.inf] * len(TOKENS))[n] = round(1e6 * whole, 2)
     return times
 
 
-def _least_seconds(products: Mapping[str, Product], x: Tensor) -> dict[str, float]:
-    """Return the least time of each product, called in turns; those that fail are left out."""
+def _least_seconds(products: Mapping[str, list[Product]], x: Tensor) -> dict[str, float]:
+    """Return the least seconds for all products of a kind, in turns; those that fail are left out."""
     least: dict[str, float] = {}
-    for name, product in products.items():
+    for name, same in products.items():
         with suppress(RuntimeError):  # oneDNN, for a type that this CPU cannot multiply
-            product(x)
+            same[0](x)
             least[name] = math.inf
-    rounds, started = 0, time.perf_counter()
-    while rounds < _ROUNDS or time.perf_counter() - started < _SECONDS * len(least):
-        for name in least:
-            start = time.perf_counter()
-            products[name](x)
-            least[name] = min(least[name], time.perf_counter() - start)
-        rounds += 1
+    # The thread's own CPU time is blind to other threads, but also to other processes.
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    for _ in range(_ROUNDS):
+        for name, seconds in least.items():
+            start = clock()
+            for product in products[name]:
+                product(x)
+            least[name] = min(seconds, clock() - start)
     return least
 
 
 def _machine() -> str:
     """Return what the times depend on: the CPU, torch and its number of threads."""
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     features = sorted(name for name, present in capabilities.items() if present is True)
     cpu = capabilities.get("cpu_name") or platform.processor() or platform.machine()
-    return f"{cpu}; {' '.join(features)}; torch {torch.__version__}; {torch.get_num_threads()} threads"
+    return (
+        f"{cpu}; {' '.join(features)}; torch {torch.__version__}; {torch.get_num_threads()} threads"
+    )
 
 
 def _file() -> Path:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.models.config import LlamaConfig
-from engine.models.kernels import TOKENS, choose, kernel_index
+from engine.models.kernels import TOKENS, choose
 from engine.models.products import Product, tiled_product
 from engine.models.weights.checkpoint import Checkpoint
 from engine.models.weights.matrix import Int8Matrix, Matrix
@@ -21,6 +21,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),  # arXiv:1606.08415
 }
+
+
+_LAST = len(TOKENS) - 1
 
 
 class Linear:
@@ -50,12 +53,12 @@ class Linear:
         elif weight.device.type != "cpu":
             self._products = [partial(F.linear, weight=weight, bias=bias)] * len(TOKENS)
         else:
-            chosen = choose(weight, bias, may_copy=not few_tokens, may_replace=may_replace)
+            chosen = choose(weight, bias, few_tokens=few_tokens, may_replace=may_replace)
             self._products = chosen.products
 
     def __call__(self, x: Tensor) -> Tensor:
         """Project `x` [tokens, in] to [tokens, out], in the precision of `x`."""
-        return self._products[kernel_index(x.shape[0])](x)
+        return self._products[min((x.shape[0] - 1).bit_length(), _LAST)](x)  # see `kernel_index`
 
 
 def _int8_product(x: Tensor, weight: Int8Matrix, bias: Tensor | None) -> Tensor:

@@ -14,6 +14,7 @@ from engine.models.config import LlamaConfig
 from engine.models.config_file import read_config
 from engine.models.decoder import Decoder
 from engine.models.gpt2 import GPT2
+from engine.models.kernels import noted
 from engine.models.memory import MemoryPlan, plan_memory
 from engine.models.text.gguf_tokenizer import GGUFTokenizer
 from engine.models.text.hf_tokenizer import HFTokenizer
@@ -197,4 +198,9 @@ def _find(model: str | Path) -> tuple[Path, str]:
 
 def build(config: ModelConfig, weights: Checkpoint) -> Decoder | GPT2:
     """Build the model that `config` describes. Raises CheckpointError if the weights do not match."""
-    return Decoder(config, weights) if isinstance(config, LlamaConfig) else GPT2(config, weights)
+    with noted() as kernels:
+        kind = Decoder if isinstance(config, LlamaConfig) else GPT2
+        model: Decoder | GPT2 = kind(config, weights)  # type: ignore[arg-type]
+    model.kernels = kernels
+    weights.release_all()  # of matrices that were packed, nothing else needs the file's pages
+    return model

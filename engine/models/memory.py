@@ -14,6 +14,7 @@ Differs from vLLM, which loads the model, runs a dummy step to measure the peak,
 `gpu_memory_utilization` leaves. Here the number of KV slots is a setting, because lessons depend on it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,6 +181,7 @@ class InMemory:
     config: ModelConfig
     dtype: torch.dtype
     device: torch.device
+    kernels: Mapping[str, str]
 
     def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
         """Raise ConfigError if KV memory of this size does not fit beside what is loaded.

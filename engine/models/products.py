@@ -6,9 +6,9 @@ Which one is the fastest depends on the CPU, on the shape and on the number of t
     linear         torch's own product. With weights in half precision and activations in float32, the
                    activations are rounded to the weights' type, as they would be on a GPU
     weights-first  W x^T, which MKL may compute several times as fast for 2 to about 100 tokens
-    tiles          the same for one tile of rows after the other. Weights in half precision are
-                   converted to float32 in a buffer that stays in the CPU's cache, so the product is
-                   exact; converting the whole matrix would write it to memory and read it again
+    tiles          the same for weights in half precision, of which one tile of rows after the other is
+                   converted to float32. The buffer stays in the CPU's cache, whereas a whole matrix
+                   would be written to memory and read again. The product is exact
     packed         oneDNN's product, which ships with torch and which torch.compile uses. It needs the
                    weights in a layout of its own, in which each core reads memory in order
 
@@ -26,7 +26,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Product = Callable[[Tensor], Tensor]  # [tokens, in] -> [tokens, out], in the type of the activations
+Product = Callable[
+    [Tensor], Tensor
+]  # [tokens, in] -> [tokens, out], in the type of the activations
 
 # From this many tokens on, products are limited by arithmetic, and the order of the factors no longer
 # matters.
@@ -70,8 +72,8 @@ def weights_first(weight: Tensor, bias: Tensor | None, activations: torch.dtype)
 
 
 def tiles(weight: Tensor, bias: Tensor | None, activations: torch.dtype) -> Product | None:
-    """Return the product in tiles, or None for activations in half precision."""
-    if activations != torch.float32:
+    """Return the product in tiles, or None unless the weights have to be converted to float32."""
+    if activations != torch.float32 or weight.dtype == torch.float32:
         return None
 
     def product(x: Tensor) -> Tensor:
@@ -85,7 +87,7 @@ def tiled_product(x: Tensor, weight: Tensor) -> Tensor:
     """Return x W^T, float32 [tokens, out].
 
     x       float32 [tokens, in]
-    weight  [out, in], of any floating-point type or int8
+    weight  [out, in], in half precision or int8
     """
     tokens, columns = x.shape
     if tokens >= _MANY_TOKENS:
@@ -140,8 +142,6 @@ def _padded(x: Tensor) -> Tensor:
 
 def _widened(tile: Tensor) -> Tensor:
     """Return `tile` as float32, in a buffer that the next call overwrites."""
-    if tile.dtype == torch.float32:
-        return tile
     size = tile.numel()
     buffer: Tensor | None = getattr(_local, "buffer", None)
     if buffer is None or buffer.numel() < size:

@@ -3,7 +3,7 @@
 `engine/models` has the families that implement it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,6 +49,7 @@ class Model(Protocol):
 
     fingerprint   of what keys and values depend on: equal fingerprints compute equal KV
     expert_loads  how many tokens each expert computed in the latest `forward`; see `Runner`
+    kernels       how each matrix is multiplied on a CPU: "float32 320x192" -> "linear to 8, packed"
     """
 
     dtype: torch.dtype
@@ -57,6 +58,7 @@ class Model(Protocol):
     weight_bytes: int
     fingerprint: str
     expert_loads: list[list[int]]
+    kernels: Mapping[str, str]
 
     @property
     def config(self) -> ModelConfig:

@@ -52,7 +52,7 @@ class TorchRunner:
         self.expert_loads: list[list[int]] = []
 
     def describe(self) -> dict[str, Any]:
-        """Return the model's sizes, its precision and its KV memory in bytes.
+        """Return the model's sizes, its precision, its kernels and its KV memory in bytes.
 
         `kv_bytes_per_token` counts every layer. `kv_bytes` is the KV memory that is reserved; it is
         less than that for all tokens if sliding layers have window pages.
@@ -78,6 +78,7 @@ class TorchRunner:
             "device": self._model.device.type,
             "weight_bytes": self._model.weight_bytes,
             "kv_bytes_per_token": kv_bytes_per_token(config, self._model.dtype),
+            "kernels": dict(self._model.kernels),
             **reserved,
             **experts,
         }

@@ -101,6 +101,11 @@ class Checkpoint:
         """Drop the pages of a tensor that has been copied."""
         self._tensors[name].release()
 
+    def release_all(self) -> None:
+        """Drop the pages of all tensors; those that are still views of a file are read again."""
+        for name in self._tensors:
+            self.release(name)
+
     def _where(self, name: str) -> Path:
         """Return the file that has a tensor."""
         path: Path = self._tensors[name].path
