@@ -39,7 +39,7 @@ def reject_recurrent(architecture: str, entries: Mapping[str, Any]) -> None:
     entries  of config.json; those of a model with images or sound are in its `text_config`
     """
     entries = {**entries, **(entries.get("text_config") or {})}
-    kinds = next((entries[name] for name in _LISTS if entries.get(name)), [])
+    kinds: list[str] = next((entries[name] for name in _LISTS if entries.get(name)), [])
     if found := [kind for kind in kinds if kind in _RECURRENT]:
         which = f"{len(found)} of its {len(kinds)} layers ({', '.join(sorted(set(found)))})"
     elif _CLASSES.match(architecture):
