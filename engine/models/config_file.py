@@ -14,6 +14,7 @@ from engine.models.config_llama import read_llama
 from engine.models.families import FAMILIES
 from engine.models.gpt2 import ARCHITECTURE as GPT2
 from engine.models.gpt2 import read_gpt2
+from engine.models.recurrent import reject_recurrent
 from engine.models.weights.checkpoint import CheckpointError
 
 SUPPORTED = frozenset({*FAMILIES, GPT2})
@@ -37,7 +38,7 @@ def read_config(directory: Path) -> ModelConfig:
 
 def parse_config(entries: dict[str, Any]) -> ModelConfig:
     """Convert the entries of a config.json; raises the same errors as `read_config`."""
-    architecture = _checked_architecture(entries.get("architectures"))
+    architecture = _checked_architecture(entries)
     _reject_quantized(entries)
     read = read_gpt2 if architecture == GPT2 else read_llama
     try:
@@ -48,12 +49,14 @@ def parse_config(entries: dict[str, Any]) -> ModelConfig:
     return config
 
 
-def _checked_architecture(architectures: object) -> str:
+def _checked_architecture(entries: dict[str, Any]) -> str:
+    architectures: object = entries.get("architectures")
     supported = f"supported are {', '.join(sorted(SUPPORTED))}"
     if not isinstance(architectures, list) or not architectures:
         raise CheckpointError(
             f"architectures is missing, so the kind of model is unknown; {supported}"
         )
+    reject_recurrent(str(architectures[0]), entries)
     if architectures[0] not in SUPPORTED:
         raise CheckpointError(f"architecture {architectures[0]} is not supported; {supported}")
     return str(architectures[0])

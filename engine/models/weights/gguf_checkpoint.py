@@ -35,6 +35,7 @@ from gguf.constants import GGML_QUANT_SIZES
 from torch import Tensor
 
 from engine.models.config_file import parse_config
+from engine.models.recurrent import reject_recurrent_file
 from engine.models.weights.checkpoint import Checkpoint, CheckpointError
 from engine.models.weights.gguf_architectures import (
     ROPE_FACTORS,
@@ -70,6 +71,7 @@ class GGUFCheckpoint(Checkpoint):
             raise CheckpointError(str(error)) from error
         fields, tensors = self.file.fields, dict(self.file.tensors)
         try:
+            reject_recurrent_file(fields, tensors)
             _check_types(tensors)
             self._architecture = find_architecture(fields)
             factors = {

@@ -5,12 +5,13 @@ import shutil
 from dataclasses import replace
 
 import gguf
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from engine import Engine
-from engine.models.config_file import SUPPORTED, read_config
+from engine.models.config_file import SUPPORTED, parse_config, read_config
 from engine.models.weights.checkpoint import CheckpointError
 from engine.models.weights.gguf_architectures import ARCHITECTURES
 from tests.engine.compute.driver import Driver
@@ -18,6 +19,7 @@ from tests.engine.compute.gguf_files import finish
 from tests.engine.compute.judge import departs
 from tests.engine.compute.models import MODELS
 from tests.facts import raises_naming
+from tests.lazy import transformers
 
 
 def family(**switches):
@@ -104,7 +106,7 @@ SELDOM = {"architectures": ["BertModel", "LlamaForCausalLM"]}
 
 @pytest.mark.parametrize(
     ("entries", "named"),
-    [({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"), (SELDOM, "BertModel")]
+    [({"architectures": ["BloomForCausalLM"]}, "BloomForCausalLM"), (SELDOM, "BertModel")]
     + [({"architectures": wrong}, "architectures") for wrong in ([], None, "LlamaForCausalLM")]
     + [({}, "architectures")],
 )
@@ -114,9 +116,42 @@ def test_an_unsupported_architecture_is_named_with_those_there_are(tmp_path, ent
         Engine.load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gemma2", "mamba"])
+@pytest.mark.parametrize("name", ["gpt2", "gemma2", "bloom"])
 def test_an_unsupported_architecture_of_a_gguf_file_is_named(tmp_path, name):
     file = tmp_path / "m.gguf"
     finish(gguf.GGUFWriter(file, name))
     with raises_naming(CheckpointError, file, name, *ARCHITECTURES):
+        Engine.load(file)
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries", "facts"),
+    [
+        ("Qwen3_5TextConfig", {"num_hidden_layers": 32}, [24, 32, "linear_attention", "Qwen3-8B"]),
+        ("Qwen3_5MoeConfig", {}, [30, 40, "linear_attention", "Qwen3-30B-A3B"]),
+        (
+            "Lfm2Config",
+            {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]},
+            [1, 2, "conv"],
+        ),
+        ("FalconH1Config", {}, ["most or all"]),
+        ("MambaConfig", {"hidden_size": 1024}, ["most or all", "Qwen3-0.6B"]),
+    ],
+)
+def test_recurrent_layers_are_rejected_with_a_model_that_works(kind, entries, facts):
+    config = getattr(transformers, kind)(**entries).to_dict()
+    name = kind.replace("Text", "").replace("Config", "ForCausalLM")
+    with raises_naming(CheckpointError, name, "recurrent state", "docs/models.md", *facts):
+        parse_config(config | {"architectures": [name]})
+
+
+@pytest.mark.parametrize(("name", "kind"), [("qwen35", "ssm"), ("lfm2", "shortconv")])
+def test_recurrent_layers_of_a_gguf_file_are_rejected(tmp_path, name, kind):
+    writer = gguf.GGUFWriter(file := tmp_path / "m.gguf", name)
+    writer.add_block_count(32)
+    writer.add_embedding_length(2560)
+    for tensor in (f"blk.0.{kind}_a", f"blk.2.{kind}.conv", f"blk.2.{kind}_d", "blk.3.attn_q"):
+        writer.add_tensor(f"{tensor}.weight", np.ones(4, np.float32))
+    finish(writer)
+    with raises_naming(CheckpointError, file, name, 2, 32, kind, "Qwen3-4B"):
         Engine.load(file)
