@@ -6,6 +6,9 @@ from importlib import import_module
 
 import typer
 
+from engine.core.extras import MissingExtraError, needs_extra
+from server.process import ServerError
+
 # Figure -> what it shows. `main` in `benchmarks.FIGURE` measures, prints and saves it.
 FIGURES = {
     "speed": "decode at batch 1, 8 and 32, decisions at 32 and 128; also against another checkout",
@@ -30,9 +33,16 @@ def main() -> None:
     for figure in [name] if name else FIGURES:
         print(f"\n{figure}: {FIGURES[figure]}", flush=True)
         start = time.perf_counter()
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command()(import_module(f"benchmarks.{figure}").main)
-        app(options, prog_name=f"python -m benchmarks {figure}", standalone_mode=bool(name))
+        program = f"python -m benchmarks {figure}"
+        app = typer.Typer(
+            add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+        )
+        try:
+            with needs_extra(program):
+                app.command()(import_module(f"benchmarks.{figure}").main)
+                app(options, prog_name=program, standalone_mode=bool(name))
+        except (MissingExtraError, ServerError) as error:
+            sys.exit(str(error))
         print(f"({time.perf_counter() - start:.0f} s)")
 
 

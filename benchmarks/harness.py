@@ -81,9 +81,15 @@ def save(name: str, figures: Mapping[str, object]) -> None:
     """Write `figures` (anything that JSON holds), and print where they are."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     file = FOLDER / f"{name}.json"
-    record = {"name": name, "machine": _machine(), "figures": figures}
+    machine = _machine()
+    record = {"name": name, "machine": machine, "figures": figures}
     file.write_text(json.dumps(record, indent=2) + "\n")
-    print("saved:", file.relative_to(FOLDER.parent.parent))
+    print("measured on:", ", ".join(f"{name} {value}" for name, value in machine.items()))
+    print("saved:", os.path.relpath(file))
+
+
+# What makes products fast on x86 and on ARM, in torch's names.
+_INSTRUCTIONS = re.compile("avx2$|avx512_f$|.*(vnni|bf16|fp16|amx|i8mm)|neon|sve|sme")
 
 
 def _machine() -> dict[str, object]:
@@ -92,9 +98,11 @@ def _machine() -> dict[str, object]:
 
     info = Path("/proc/cpuinfo")  # on Linux, where platform.processor() is empty
     found = re.search(r"^model name\s*: (.+)$", info.read_text(), re.M) if info.is_file() else None
+    has = [name for name, value in torch.cpu.get_capabilities().items() if value is True]
     affinity = getattr(os, "sched_getaffinity", None)
     return {
         "cpu": found[1] if found else platform.processor() or platform.machine(),
+        "instructions": " ".join(sorted(filter(_INSTRUCTIONS.match, has))),
         "cores": len(affinity(0)) if affinity else os.cpu_count(),
         "torch": torch.__version__,
         "torch_threads": torch.get_num_threads(),

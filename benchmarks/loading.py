@@ -1,8 +1,9 @@
 """Memory and time that loading takes, for each type of file: nothing is held twice.
 
-A model with the 0.5B shape and random weights is written to files. Each is loaded in a process of its
-own, which reports from /proc what it held before and after, and at the peak: anonymous memory, which is
-the process's own, and pages of the file, which the kernel may drop and processes share.
+A model with random weights, by default in the 0.5B shape, is written to files. Each is loaded in a
+process of its own, which reports from /proc what it held before and after, and at the peak: anonymous
+memory, which is the process's own, and pages of the file, which the kernel may drop and processes
+share.
 """
 
 import json
@@ -11,11 +12,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Annotated
 
 import torch
+import typer
 from safetensors.torch import save_file
 
-SHAPE = "0.5B"
 MB = 10**6
 # What is loaded -> the file, and the precision of the model.
 FILES = {
@@ -28,15 +30,23 @@ FILES = {
 }
 
 
-def main() -> None:
+def main(
+    shape: Annotated[str, typer.Option(help="of the model")] = "0.5B",
+    only: Annotated[str, typer.Option(help="the files with this in their name")] = "",
+) -> None:
     """Write the files, load each in a new process, and print what it took."""
     from benchmarks.harness import save
+    from benchmarks.random_model import SHAPES
 
+    if shape not in SHAPES:
+        raise typer.BadParameter(f"--shape {shape}: there are {', '.join(SHAPES)}")
     figures: dict[str, object] = {}
     print(f"{'MB':36} {'file':>6} {'stated':>7} {'own':>6} {'mapped':>7} {'peak':>6}   s")
     with tempfile.TemporaryDirectory() as folder:
         for name, (stored, dtype) in FILES.items():
-            path = _written(Path(folder), stored)
+            if only not in name:
+                continue
+            path = _written(Path(folder), shape, stored)
             command = [sys.executable, "-m", "benchmarks.loading", str(path), dtype]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             found = figures[name] = json.loads(output)
@@ -50,7 +60,7 @@ def main() -> None:
     save("loading", figures)
 
 
-def _written(folder: Path, stored: str) -> Path:
+def _written(folder: Path, shape: str, stored: str) -> Path:
     """Return a model's directory or GGUF file, written if it is not there yet."""
     from benchmarks.random_model import SHAPES, RandomModel, quantize_gguf
 
@@ -60,13 +70,13 @@ def _written(folder: Path, stored: str) -> Path:
         if directory.exists():
             return directory
         directory.mkdir()
-        model = RandomModel.make(SHAPE, getattr(torch, stored))
+        model = RandomModel.make(shape, getattr(torch, stored))
         save_file(model.weights.tensors, directory / "model.safetensors")
-        (directory / "config.json").write_text(json.dumps(SHAPES[SHAPE]))
+        (directory / "config.json").write_text(json.dumps(SHAPES[shape]))
         return directory
     source = folder / "model-F16.gguf"
     if not source.exists():
-        RandomModel.make(SHAPE, torch.float32).write_gguf(source)
+        RandomModel.make(shape, torch.float32).write_gguf(source)
     return source if stored == "F16" else quantize_gguf(source, stored, 1)
 
 

@@ -34,7 +34,7 @@ _COMMON = {
     "rope_theta": 1e6,
     "tie_word_embeddings": True,
 }
-# Published shapes, as in config.json.
+# Published shapes, as in config.json, and one to try a benchmark with.
 SHAPES: dict[str, dict[str, Any]] = {
     "0.5B": {
         "hidden_size": 896,
@@ -50,10 +50,17 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 12,
         "num_key_value_heads": 2,
     },
+    "tiny": {
+        "hidden_size": 256,  # the least that llama.cpp's K-quants take
+        "intermediate_size": 512,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 512,
+    },
 }
-for _entries in SHAPES.values():
-    _entries.update(_COMMON)
-NAMES = {"0.5B": "Qwen2.5-0.5B", "1.5B": "Qwen2.5-1.5B"}
+SHAPES = {name: _COMMON | entries for name, entries in SHAPES.items()}
+NAMES = {"0.5B": "Qwen2.5-0.5B", "1.5B": "Qwen2.5-1.5B", "tiny": "a tiny Qwen2"}
 
 
 class NumberTokenizer(ByteTokenizer):

@@ -122,7 +122,7 @@ class Stopwatch:
         return (self.ns["choose"] + self.ns["on_routed"]) / self.decisions / 1000
 
 
-def decision_costs() -> dict[str, float]:
+def decision_costs(decisions: int) -> dict[str, float]:
     """Return the microseconds of a decision for long prompts, by policy and number of replicas."""
     found: dict[str, float] = {}
     config = EngineConfig(max_kv_tokens=4096, token_budget=512)
@@ -130,7 +130,7 @@ def decision_costs() -> dict[str, float]:
         for replicas in (2, 100):
             router = router_named(name)
             watch = Stopwatch(router)
-            workload = Workload(Traffic(120, 8, prefixes=6, prefix=1000, seed=1))  # type: ignore[arg-type]
+            workload = Workload(Traffic(decisions, 8, prefixes=6, prefix=1000, seed=1))  # type: ignore[arg-type]
             simulate_cluster(
                 workload,
                 config,
@@ -181,8 +181,9 @@ def main(
     requests: Annotated[
         int, typer.Option(help="on 100 replicas; a million take half an hour of one core")
     ] = 10_000,
+    decisions: Annotated[int, typer.Option(help="measured for each router")] = 120,
 ) -> None:
     """Print and save both."""
-    figures: dict[str, object] = {"decision_us": decision_costs()}
+    figures: dict[str, object] = {"decision_us": decision_costs(decisions)}
     figures["many"] = {name: many_replicas(name, requests) for name in NAMES[1:]}
     save("routing", figures)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 
 from engine.core.declared import settings_of
+from engine.core.extras import MissingExtraError
 from server.core.settings import Start
 from underglass import child
 
@@ -27,6 +28,8 @@ STOP_SECONDS = 40.0
 
 class ServerError(RuntimeError):
     """The server did not start. The message is its output on standard error."""
+
+    _render_traceback_ = MissingExtraError._render_traceback_
 
 
 class BackgroundServer:

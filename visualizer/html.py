@@ -11,18 +11,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from engine.core.extras import MissingExtraError
+from visualizer.front_end import built
 from visualizer.logs import ClusterLogLike, LogLike, Select
 from visualizer.packed import PackedLog, packed_log
 
-MODULE = Path(__file__).parent / "static" / "board.js"
-CLUSTER_MODULE = MODULE.with_name("cluster.js")
-for _built in (MODULE, CLUSTER_MODULE):
-    if not _built.exists():
-        raise MissingExtraError(
-            f"the board needs {_built.relative_to(_built.parents[2])}, which a fresh clone does not "
-            "contain: build it with `make setup`"
-        )
+MODULE, CLUSTER_MODULE = built("board.js"), built("cluster.js")
 
 PAGE = Template((Path(__file__).parent / "page.html").read_text("utf-8"))
 

@@ -29,6 +29,10 @@ EXTRA_OF = {module: extra for extra, modules in _MODULES.items() for module in m
 class MissingExtraError(ModuleNotFoundError):
     """A library or the front end is missing. The message says how to install or build it."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Show a notebook the message alone; IPython asks for it, and otherwise prints all source."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 @contextmanager
 def needs_extra(what: str, extra: str = "") -> Iterator[None]:

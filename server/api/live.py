@@ -37,7 +37,6 @@ from starlette.types import Receive, Scope, Send
 
 from engine.core.config import EngineConfig
 from engine.core.declared import Setting, settings_of
-from engine.core.extras import MissingExtraError
 from server.api.operation import may_control
 from server.core.bridge import Bridge
 from server.core.event_log import PreviousRun, Window, encode_event, json_lines
@@ -46,12 +45,12 @@ from server.core.run_until import Stopped
 from server.core.settings import ServerSettings
 from server.http.errors import ApiError
 from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
+from visualizer.front_end import STATIC, built
 
 if TYPE_CHECKING:
     from server.gateway.gateway import ClusterWindow
 
 PAGES = Path(__file__).parents[1] / "pages"
-BOARD = Path(__file__).parents[2] / "visualizer" / "static"
 
 # The page loads nothing from other sites, even if a prompt contains HTML, and other sites cannot
 # frame it. Inline styles are allowed because the board brings its own style.
@@ -97,13 +96,9 @@ class _Files(StaticFiles):
 
 def install_page(app: FastAPI, name: str = "live.html") -> None:
     """Serve a page of `server/pages/` at `/`, and its files below `/page/` and `/board/`."""
-    if not (BOARD / "live_page.js").exists():
-        raise MissingExtraError(
-            "the live page needs visualizer/static/live_page.js, which a clone does not contain: "
-            "build it with `make setup`"
-        )
+    built(f"{Path(name).stem}_page.js")
     app.mount("/page", _Files(directory=PAGES))
-    app.mount("/board", _Files(directory=BOARD))
+    app.mount("/board", _Files(directory=STATIC))
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:

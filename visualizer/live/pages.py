@@ -7,14 +7,15 @@ from pathlib import Path
 from string import Template
 
 from engine.core.log import EventLog, LogError
-from visualizer.html import CLUSTER_MODULE, MODULE
+from visualizer.front_end import built
+from visualizer.html import CLUSTER_MODULE
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
 from visualizer.packed import pack
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED
 
-LIVE_MODULE = MODULE.with_name("live.js")
+LIVE_MODULE = built("live.js")
 _LIVE_PAGE = Template((Path(__file__).parent / "live.html").read_text("utf-8"))
 _LIST = Template(
     """<!doctype html>
