@@ -30,6 +30,25 @@ class CheckpointError(ValueError):
     """A model directory cannot be loaded. The message names the file or tensor, and the fix."""
 
 
+def pickled(model: str, *, in_place: bool) -> CheckpointError:
+    """Return the error for a model whose weights are `.bin` files, with a command that converts them.
+
+    model     a directory, or a name on the hub
+    in_place  write the converted weights beside the old ones; otherwise into a new directory that is
+              named like the model
+    """
+    target = model if in_place else model.rpartition("/")[2]
+    # Loading such a file may run code that it contains; transformers restricts what it may call.
+    code = "from transformers import AutoModelForCausalLM as M, AutoTokenizer as T; "
+    code += f'm, d = "{model}", "{target}"; M.from_pretrained(m, dtype="auto").save_pretrained(d)'
+    if not in_place:
+        code += "; T.from_pretrained(m).save_pretrained(d)"
+    return CheckpointError(
+        f"{model} has its weights in .bin files, which are pickles and can run code: convert them to "
+        f"safetensors with `pip install transformers`, then `python -c '{code}'`, and load {target}"
+    )
+
+
 class Checkpoint:
     """The tensors of a model directory, converted to `dtype` as they are loaded.
 
@@ -117,9 +136,10 @@ class Checkpoint:
             files = [self.directory / name for name in sorted(names)]
         for file in files:
             if not file.is_file():
+                if any(self.directory.glob("*.bin")):
+                    raise pickled(str(self.directory), in_place=True)
                 raise CheckpointError(
-                    f"{file} is missing: download it, or save the model with "
-                    "`save_pretrained(..., safe_serialization=True)`"
+                    f"{file} is missing: download it, or save the model with `save_pretrained`"
                 )
         return files
 
