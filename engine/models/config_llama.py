@@ -136,7 +136,7 @@ def _text(outer: Family, entries: dict[str, Any]) -> tuple[Family, dict[str, Any
     family = outer
     if outer.text_kinds:
         kind = own.get("model_type")
-        if kind not in outer.text_kinds:
+        if not isinstance(kind, str) or kind not in outer.text_kinds:
             raise CheckpointError(
                 f"model_type = {kind!r} in text_config is not supported, only "
                 + " and ".join(outer.text_kinds)

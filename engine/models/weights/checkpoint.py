@@ -23,6 +23,7 @@ from engine.models.weights.safetensors_file import DTYPES, StoredTensor, read_sa
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
+PICKLES = "pytorch_model*.bin"
 _FINGERPRINT_VALUES = 256  # of each tensor; fine-tuning changes nearly all values
 
 
@@ -30,22 +31,21 @@ class CheckpointError(ValueError):
     """A model directory cannot be loaded. The message names the file or tensor, and the fix."""
 
 
-def pickled(model: str, *, in_place: bool) -> CheckpointError:
-    """Return the error for a model whose weights are `.bin` files, with a command that converts them.
+def pickled_error(model: str | Path) -> CheckpointError:
+    """Return the error for a model whose weights are pickles, with the command that converts them.
 
-    model     a directory, or a name on the hub
-    in_place  write the converted weights beside the old ones; otherwise into a new directory that is
-              named like the model
+    model  a directory, into which the command writes safetensors, or a name on the hub, for which it
+           makes a directory of that name
     """
-    target = model if in_place else model.rpartition("/")[2]
-    # Loading such a file may run code that it contains; transformers restricts what it may call.
-    code = "from transformers import AutoModelForCausalLM as M, AutoTokenizer as T; "
-    code += f'm, d = "{model}", "{target}"; M.from_pretrained(m, dtype="auto").save_pretrained(d)'
-    if not in_place:
-        code += "; T.from_pretrained(m).save_pretrained(d)"
+    source = model.as_posix() if isinstance(model, Path) else model
+    target = source if isinstance(model, Path) else model.rpartition("/")[2]
+    load, save = f"from_pretrained('{source}'", f"save_pretrained('{target}')"
+    code = f"import transformers as t; t.AutoModelForCausalLM.{load}, dtype='auto').{save}"
+    if source != target:
+        code += f"; t.AutoTokenizer.{load}).{save}"
     return CheckpointError(
-        f"{model} has its weights in .bin files, which are pickles and can run code: convert them to "
-        f"safetensors with `pip install transformers`, then `python -c '{code}'`, and load {target}"
+        f"{source} has its weights in {PICKLES}, which are pickles and may run code when they are "
+        f'loaded: convert them with `python -c "{code}"`, which needs transformers, then load {target}'
     )
 
 
@@ -136,8 +136,8 @@ class Checkpoint:
             files = [self.directory / name for name in sorted(names)]
         for file in files:
             if not file.is_file():
-                if any(self.directory.glob("*.bin")):
-                    raise pickled(str(self.directory), in_place=True)
+                if any(self.directory.glob(PICKLES)):
+                    raise pickled_error(self.directory)
                 raise CheckpointError(
                     f"{file} is missing: download it, or save the model with `save_pretrained`"
                 )

@@ -8,6 +8,7 @@ The `huggingface_hub` library shows the progress.
 """
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import huggingface_hub
@@ -19,7 +20,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from engine.models.weights.checkpoint import CheckpointError, pickled
+from engine.models.weights.checkpoint import PICKLES, CheckpointError, pickled_error
 
 # The files that `load` reads; repositories also hold the weights in other formats.
 _FILES = ["*.json", "*.safetensors", "tokenizer.model", "chat_template.jinja"]
@@ -52,8 +53,8 @@ def download(name: str) -> Path:
             if any(directory.glob("*.safetensors")):
                 return directory
             if (directory / "config.json").is_file():
-                if _list(repository, ".bin"):
-                    raise pickled(repository, in_place=False)
+                if _list(repository, PICKLES):
+                    raise pickled_error(repository)
                 return directory
             if not (files := _gguf_files(repository)):
                 return directory
@@ -98,17 +99,17 @@ def _download_gguf(repository: str, files: list[str]) -> Path:
 
 def _gguf_files(repository: str) -> list[str]:
     # mmproj files hold the image encoder that belongs to a model.
-    return [file for file in _list(repository, ".gguf") if "mmproj" not in file]
+    return [file for file in _list(repository, "*.gguf") if "mmproj" not in file]
 
 
-def _list(repository: str, ending: str) -> list[str]:
-    """Return the files of a repository with this ending; without a network, those in the cache."""
+def _list(repository: str, pattern: str) -> list[str]:
+    """Return a repository's files that match; without a network, those of them in the cache."""
     try:
         files = huggingface_hub.HfApi().list_repo_files(repository)
     except (OfflineModeIsEnabled, ConnectionError):
-        directory = _download(repository, [f"*{ending}"])
-        files = [file.relative_to(directory).as_posix() for file in directory.rglob(f"*{ending}")]
-    return sorted(file for file in files if file.endswith(ending))
+        directory = _download(repository, [pattern])
+        files = [file.relative_to(directory).as_posix() for file in directory.rglob(pattern)]
+    return sorted(file for file in files if fnmatchcase(file, pattern))
 
 
 def _with_tag(repository: str, files: list[str], tag: str) -> list[str]:

@@ -142,7 +142,8 @@ MODELS = {
     "olmo2": ("Olmo2ForCausalLM", DERIVED),
     "olmo3": (
         "Olmo3ForCausalLM",
-        DERIVED | dict(sliding_window=8, layer_types=GEMMA3["layer_types"], rope_theta=500_000.0)
+        DERIVED
+        | dict(sliding_window=8, layer_types=GEMMA3["layer_types"], rope_theta=500_000.0)
         | dict(rope_scaling=dict(rope_type="yarn") | YARN | dict(rope_theta=500_000.0)),
     ),
     "ministral3": ("Ministral3ForCausalLM", MINISTRAL3 | dict(sliding_window=20)),
