@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from engine.core.compute.model import ModelConfig
 from engine.models.families import Family
-from engine.models.rope import Rope
+from engine.models.rope import QueryScaling, Rope
 from engine.models.weights.checkpoint import CheckpointError
 
 
@@ -18,6 +18,7 @@ class LlamaConfig(ModelConfig):
     output_bias        the projection after attention has a bias
     mlp_bias           the projections of dense feed-forward networks have a bias
     query_scale        a factor for normalised queries, besides attention's 1 / sqrt(head_dim)
+    query_scaling      how queries grow with their position; None: they do not
     ropes              [layers] how the layer rotates; None: it does not
     num_experts        feed-forward networks of a sparse layer (mixture of experts); 0: no layer is
                        sparse
@@ -33,6 +34,7 @@ class LlamaConfig(ModelConfig):
     output_bias: bool
     mlp_bias: bool
     query_scale: float
+    query_scaling: QueryScaling | None
     ropes: tuple[Rope | None, ...]
     num_experts: int
     experts_per_token: int

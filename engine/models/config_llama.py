@@ -1,6 +1,7 @@
 """Read the config.json of a Llama-like model, with the switches of its family (`families.py`)."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from engine.models.config import LlamaConfig, check_entries
 from engine.models.families import FAMILIES, Family
 from engine.models.layers import ACTIVATIONS
-from engine.models.rope import Rope
+from engine.models.rope import QueryScaling, Rope
 from engine.models.rope_scaling import YarnScaling, read_scaling
 from engine.models.weights.checkpoint import CheckpointError
 
@@ -66,8 +67,7 @@ def read_llama(architecture: str, entries: dict[str, Any]) -> LlamaConfig:
     """Convert the entries of a config.json; see `parse_config`."""
     family = FAMILIES[architecture]
     if family.text_prefix:
-        tied = {k: v for k, v in entries.items() if k == "tie_word_embeddings"}
-        entries = entries.get("text_config", {}) | tied
+        family, entries = _text(family, entries)
     file = msgspec.convert({**family.defaults, **entries}, _LlamaFile)
     activation = file.hidden_activation or file.hidden_act
     if activation not in ACTIVATIONS:
@@ -86,7 +86,10 @@ def read_llama(architecture: str, entries: dict[str, Any]) -> LlamaConfig:
         raise CheckpointError(f"head_dim must be even, got {head_dim}")
     scalar = file.query_pre_attn_scalar or head_dim
     rotated, sliding = _rotated(file), _sliding(file, family)
-    ropes = _ropes(file, family, head_dim)
+    # transformers, too, prefers the older name where a file has both.
+    parameters = dict(file.rope_scaling or file.rope_parameters or {})
+    query_scaling = _take_query_scaling(parameters) if family.scaled_queries else None
+    ropes = _ropes(file, family, head_dim, parameters)
     sparse = _sparse(file)
     if family.qk_norm and (not all(rotated) or any(one.size < head_dim for one in ropes.values())):
         # `Attention` writes normalised values back as it rotates them.
@@ -114,6 +117,7 @@ def read_llama(architecture: str, entries: dict[str, Any]) -> LlamaConfig:
         output_bias=file.attention_bias and not family.qkv_bias,
         mlp_bias=file.mlp_bias,
         query_scale=math.sqrt(head_dim / scalar),
+        query_scaling=query_scaling,
         ropes=tuple(
             ropes[_SLIDING if slides else _FULL] if rotates else None
             for slides, rotates in zip(sliding, rotated, strict=True)
@@ -124,6 +128,24 @@ def read_llama(architecture: str, entries: dict[str, Any]) -> LlamaConfig:
         norm_topk_prob=file.norm_topk_prob,
         sparse_layers=sparse,
     )
+
+
+def _text(outer: Family, entries: dict[str, Any]) -> tuple[Family, dict[str, Any]]:
+    """Return the family and the entries of the decoder in a model that also has other parts."""
+    own = dict(entries.get("text_config") or {})
+    family = outer
+    if outer.text_kinds:
+        kind = own.get("model_type")
+        if not isinstance(kind, str) or kind not in outer.text_kinds:
+            raise CheckpointError(
+                f"model_type = {kind!r} in text_config is not supported, only "
+                + " and ".join(outer.text_kinds)
+            )
+        family = replace(FAMILIES[outer.text_kinds[kind]], text_prefix=outer.text_prefix)
+    for source in (outer.defaults, entries):
+        if "tie_word_embeddings" in source:
+            own["tie_word_embeddings"] = source["tie_word_embeddings"]
+    return family, own
 
 
 def _sliding(file: _LlamaFile, family: Family) -> list[bool]:
@@ -157,13 +179,15 @@ def _rotated(file: _LlamaFile) -> list[bool]:
     return [interval < 1 or (n + 1) % interval != 0 for n in range(file.num_hidden_layers)]
 
 
-def _ropes(file: _LlamaFile, family: Family, head_dim: int) -> dict[str, Rope]:
+def _ropes(
+    file: _LlamaFile, family: Family, head_dim: int, parameters: dict[str, Any]
+) -> dict[str, Rope]:
     """Return the rotations of layers without and with a window."""
-    parameters = file.rope_parameters or file.rope_scaling or {}
     full = {"rope_theta": file.rope_theta, **parameters}
     sliding = full
-    if file.rope_local_base_freq is not None:
-        sliding = {"rope_theta": file.rope_local_base_freq}
+    local = file.rope_local_base_freq or (file.rope_theta if family.plain_windows else None)
+    if local is not None:
+        sliding = {"rope_theta": local}
         if parameters.keys() & {_FULL, _SLIDING}:
             full = {"rope_theta": file.rope_theta, **(parameters.get(_FULL) or {})}
             sliding |= parameters.get(_SLIDING) or {}
@@ -171,6 +195,19 @@ def _ropes(file: _LlamaFile, family: Family, head_dim: int) -> dict[str, Rope]:
         _FULL: _rope(file, family, head_dim, full),
         _SLIDING: _rope(file, family, head_dim, sliding),
     }
+
+
+def _take_query_scaling(parameters: dict[str, Any]) -> QueryScaling:
+    """Remove the entries from `rope_parameters` that do not rotate, and return how queries grow."""
+    parameters.pop("max_position_embeddings", None)  # transformers does not read it here
+    beta = parameters.pop("llama_4_scaling_beta", None)
+    length = parameters.get("original_max_position_embeddings")
+    if not isinstance(beta, int | float) or not isinstance(length, int) or length < 1:
+        raise CheckpointError(
+            "rope_parameters must have llama_4_scaling_beta, a number, and "
+            f"original_max_position_embeddings, at least 1, got {beta!r} and {length!r}"
+        )
+    return QueryScaling(beta, length)
 
 
 def _rope(file: _LlamaFile, family: Family, head_dim: int, entries: dict[str, Any]) -> Rope:

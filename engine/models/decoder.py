@@ -11,6 +11,7 @@ Sources: Llama 2, arXiv:2307.09288. The names of the weights are those of transf
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -144,6 +145,13 @@ def _apply(norm: RMSNorm | None, x: Tensor) -> Tensor:
     return x if norm is None else norm(x)
 
 
+def _attend_scaled(
+    attend: Attend, factors: Tensor, layer: int, queries: Tensor, keys_values: Tensor
+) -> Tensor:
+    """Attend with queries that are multiplied by `factors` [tokens, 1, 1]."""
+    return attend(layer, queries.mul_(factors), keys_values)
+
+
 class Decoder(InMemory):
     """A decoder with its weights.
 
@@ -220,6 +228,9 @@ class Decoder(InMemory):
             Rotation(*table.index_select(0, positions)[:, :, None].unbind(dim=1))
             for table in self._tables
         ]
+        if self.config.query_scaling is not None:
+            factors = self.config.query_scaling.factors(positions)[:, None, None]
+            attend = partial(_attend_scaled, attend, factors.to(self._activations))
         for layer in self._layers:
             layer.forward(x, rotations, attend)
         if self.config.num_experts:

@@ -42,9 +42,14 @@ class Family:
     windowed          layers that see only the last `sliding_window` tokens: none, all (Mistral,
                       arXiv:2310.06825), or those that `layer_types` lists. Without that list, the
                       entry named here decides; see `config_llama.py`
+    plain_windows     layers with a window rotate without the scaling that the others have (OLMo 3,
+                      arXiv:2512.13961)
+    scaled_queries    queries grow with their position, see `QueryScaling` (Ministral 3,
+                      arXiv:2601.08584)
     defaults          entries that a config.json may leave out because transformers knows them
     text_prefix       what the names of the decoder's tensors start with in a model that also has
                       other parts. Those parts, and their entries in config.json, are not read
+    text_kinds        in such a model, the decoder's architecture by the model_type of its text_config
     """
 
     norms: Norms = _LLAMA
@@ -57,8 +62,11 @@ class Family:
     windowed: (
         Literal["all", "max_window_layers", "sliding_window_pattern", "no_rope_layers"] | None
     ) = None
+    plain_windows: bool = False
+    scaled_queries: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
     text_prefix: str = ""
+    text_kinds: Mapping[str, str] = field(default_factory=dict)
 
 
 _GEMMA3 = Family(
@@ -90,11 +98,39 @@ _GEMMA3 = Family(
         "tie_word_embeddings": True,
     },
 )
+_OLMO2 = Family(
+    norms=Norms(None, "post_attention_layernorm", None, "post_feedforward_layernorm"),
+    qk_norm="projection",
+    defaults={"rms_norm_eps": 1e-5},
+)
 _QWEN = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 
 FAMILIES = {
     "LlamaForCausalLM": Family(),
     "MistralForCausalLM": Family(windowed="all", defaults={"sliding_window": 4096}),
+    "Ministral3ForCausalLM": Family(
+        windowed="all",
+        scaled_queries=True,
+        defaults={
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "rms_norm_eps": 1e-5,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 1_000_000.0,
+                "factor": 16.0,
+                "original_max_position_embeddings": 16_384,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.1,
+            },
+        },
+    ),
+    "Mistral3ForConditionalGeneration": Family(
+        defaults={"tie_word_embeddings": True},
+        text_prefix="language_model.",
+        text_kinds={"mistral": "MistralForCausalLM", "ministral3": "Ministral3ForCausalLM"},
+    ),
     "Qwen2ForCausalLM": Family(qkv_bias=True, windowed="max_window_layers", defaults=_QWEN),
     "Qwen3ForCausalLM": Family(
         qk_norm="head", windowed="max_window_layers", defaults=_QWEN | {"head_dim": 128}
@@ -116,10 +152,17 @@ FAMILIES = {
             "tie_word_embeddings": True,
         },
     ),
-    "Olmo2ForCausalLM": Family(
-        norms=Norms(None, "post_attention_layernorm", None, "post_feedforward_layernorm"),
-        qk_norm="projection",
-        defaults={"rms_norm_eps": 1e-5},
+    "Olmo2ForCausalLM": _OLMO2,
+    "Olmo3ForCausalLM": replace(
+        _OLMO2,
+        windowed="sliding_window_pattern",
+        plain_windows=True,
+        defaults={
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 500_000.0,
+            "sliding_window": 4096,
+            "sliding_window_pattern": 4,
+        },
     ),
     "Gemma3ForCausalLM": _GEMMA3,
     "Gemma3ForConditionalGeneration": replace(_GEMMA3, text_prefix="language_model."),

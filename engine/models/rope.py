@@ -27,6 +27,22 @@ class Rope:
     scaling: RopeScaling | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class QueryScaling:
+    """Longer queries for later tokens, which sharpen attention as the context grows.
+
+    A query at position p is multiplied by 1 + beta log(1 + floor(p / length)), so the first `length`
+    positions stay as they are. Source: Llama 4, `get_llama_4_attn_scale` in transformers.
+    """
+
+    beta: float
+    length: int
+
+    def factors(self, positions: Tensor) -> Tensor:
+        """Return the factors of queries at `positions` [tokens]: float32 [tokens]."""
+        return 1 + self.beta * (positions // self.length).float().log1p()
+
+
 def rotary_table(rope: Rope, length: int) -> Tensor:
     """Return the cosines and sines of positions `0 .. length - 1`: float32 `[length, 2, rope.size]`.
 

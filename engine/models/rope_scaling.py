@@ -93,13 +93,16 @@ class YarnScaling(_Scaling, frozen=True, tag="yarn"):
     """Scales by turns within the original context, with a ramp over the frequency's index.
 
     The ramp runs from the frequency with `beta_fast` turns, which is kept, to the one with `beta_slow`
-    turns, which is divided by `factor`. `truncate` rounds both indexes outwards.
+    turns, which is divided by `factor`. `truncate` rounds both indexes outwards. `mscale` and
+    `mscale_all_dim` change attention's scale, if both are given.
     """
 
     original_max_position_embeddings: _Length
     beta_fast: _Positive = 32.0
     beta_slow: _Positive = 1.0
     attention_factor: float | None = None
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
     truncate: bool = True
 
     def scaled(self, frequencies: Tensor, length: int) -> Tensor:
@@ -123,7 +126,12 @@ class YarnScaling(_Scaling, frozen=True, tag="yarn"):
         """See `_Scaling`."""
         if self.attention_factor is not None:
             return self.attention_factor
-        return 0.1 * math.log(self.factor) + 1.0
+        if self.mscale and self.mscale_all_dim:
+            return self._magnitude(self.mscale) / self._magnitude(self.mscale_all_dim)
+        return self._magnitude(1.0)
+
+    def _magnitude(self, scale: float) -> float:
+        return 0.1 * scale * math.log(self.factor) + 1.0
 
 
 class FactorsScaling(_Scaling, frozen=True, tag="factors"):

@@ -23,11 +23,30 @@ from engine.models.weights.safetensors_file import DTYPES, StoredTensor, read_sa
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
+PICKLES = "pytorch_model*.bin"
 _FINGERPRINT_VALUES = 256  # of each tensor; fine-tuning changes nearly all values
 
 
 class CheckpointError(ValueError):
     """A model directory cannot be loaded. The message names the file or tensor, and the fix."""
+
+
+def pickled_error(model: str | Path) -> CheckpointError:
+    """Return the error for a model whose weights are pickles, with the command that converts them.
+
+    model  a directory, into which the command writes safetensors, or a name on the hub, for which it
+           makes a directory of that name
+    """
+    source = model.as_posix() if isinstance(model, Path) else model
+    target = source if isinstance(model, Path) else model.rpartition("/")[2]
+    load, save = f"from_pretrained('{source}'", f"save_pretrained('{target}')"
+    code = f"import transformers as t; t.AutoModelForCausalLM.{load}, dtype='auto').{save}"
+    if source != target:
+        code += f"; t.AutoTokenizer.{load}).{save}"
+    return CheckpointError(
+        f"{source} has its weights in {PICKLES}, which are pickles and may run code when they are "
+        f'loaded: convert them with `python -c "{code}"`, which needs transformers, then load {target}'
+    )
 
 
 class Checkpoint:
@@ -122,9 +141,10 @@ class Checkpoint:
             files = [self.directory / name for name in sorted(names)]
         for file in files:
             if not file.is_file():
+                if any(self.directory.glob(PICKLES)):
+                    raise pickled_error(self.directory)
                 raise CheckpointError(
-                    f"{file} is missing: download it, or save the model with "
-                    "`save_pretrained(..., safe_serialization=True)`"
+                    f"{file} is missing: download it, or save the model with `save_pretrained`"
                 )
         return files
 

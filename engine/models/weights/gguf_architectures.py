@@ -8,7 +8,7 @@ the `gguf` package.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,6 @@ class Architecture:
     entries      entries beyond those of `ENTRIES`: of config.json -> of the metadata
     constants    entries of config.json that are the same for every model
     derived      entries of config.json that are computed from the metadata
-    unsupported  metadata that no model of this class has, but others of the same GGUF architecture
     neighbours   queries and keys rotate pairs of neighbours, as in the original Llama; transformers
                  pairs value i of a head with i + head_dim / 2, so their rows have another order
     norm_offset  what the converter added to the weights of norms (Gemma: 1)
@@ -37,7 +36,6 @@ class Architecture:
     entries: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
     derived: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    unsupported: Sequence[str] = ()
     neighbours: bool = False
     norm_offset: float = 0.0
 
@@ -49,6 +47,27 @@ def _phi3(own: Mapping[str, Any]) -> dict[str, Any]:
     return {"partial_rotary_factor": rotated / max(head_dim, 1)}
 
 
+def _mistral3(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the class: the converter writes Mistral Small 3 as the same architecture."""
+    scaled = "attention.temperature_scale" in own
+    return {} if scaled else {"architectures": ["MistralForCausalLM"]}
+
+
+def _olmo2(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the class, which depends on windows, and the layers that have one."""
+    if not own.get("attention.sliding_window"):
+        return {}
+    return {"architectures": ["Olmo3ForCausalLM"], **_windows(own, 4)}
+
+
+def _windows(own: Mapping[str, Any], default: int) -> dict[str, Any]:
+    """Return the layers with a window: a list in the file, or every layer but each n-th."""
+    pattern = own.get("attention.sliding_window_pattern", default)
+    if not isinstance(pattern, list):
+        return {"sliding_window_pattern": pattern}
+    return {"layer_types": ["sliding_attention" if one else "full_attention" for one in pattern]}
+
+
 def _gemma3(own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the layers with a window, and the scale of queries, as llama.cpp knows them.
 
@@ -58,13 +77,9 @@ def _gemma3(own: Mapping[str, Any]) -> dict[str, Any]:
     scalar = own.get("attention.key_length", 256)
     if own.get("block_count") == 62:
         scalar = own["embedding_length"] // own["attention.head_count"]
-    pattern = own.get("attention.sliding_window_pattern", 6)
     if not own.get("attention.sliding_window"):
-        pattern = 1  # no layer has a window
-    if not isinstance(pattern, list):
-        return {"query_pre_attn_scalar": scalar, "sliding_window_pattern": pattern}
-    kinds = ["sliding_attention" if slides else "full_attention" for slides in pattern]
-    return {"query_pre_attn_scalar": scalar, "layer_types": kinds}
+        own = {"attention.sliding_window_pattern": 1}  # no layer has a window
+    return {"query_pre_attn_scalar": scalar, **_windows(own, 6)}
 
 
 ARCHITECTURES = {
@@ -93,8 +108,10 @@ ARCHITECTURES = {
             "post_attention_layernorm": "post_attention_norm",
             "post_feedforward_layernorm": "post_ffw_norm",
         },
-        unsupported=["attention.sliding_window"],  # OLMo 3
+        entries={"rope_local_base_freq": "rope.freq_base_swa"},
+        derived=_olmo2,
     ),
+    "mistral3": Architecture("Ministral3ForCausalLM", neighbours=True, derived=_mistral3),
     "phi3": Architecture(
         "Phi3ForCausalLM",
         tensors={"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
@@ -193,11 +210,6 @@ def config_entries(
             f"{prefix}expert_count = {own['expert_count']} is not supported: use a model of this "
             "architecture without experts"
         )
-    for name in architecture.unsupported:
-        if own.get(name):
-            raise CheckpointError(
-                f"{prefix}{name} = {own[name]} is not supported: {architecture.name} has none"
-            )
     layers = own.get("block_count", 0)
     if not isinstance(layers, int) or layers > len(tensors):
         raise CheckpointError(
@@ -247,9 +259,12 @@ def _rope(
             "attention_factor": "yarn_attn_factor",
             "beta_fast": "yarn_beta_fast",
             "beta_slow": "yarn_beta_slow",
+            "mscale_all_dim": "yarn_log_multiplier",
         }
         values = {ours: own.get(f"rope.scaling.{theirs}") for ours, theirs in names.items()}
-        return {"rope_type": kind, "factor": factor, **values}
+        if (beta := own.get("attention.temperature_scale")) is not None:
+            values["llama_4_scaling_beta"] = beta
+        return {"rope_type": kind, "factor": factor, "mscale": 1.0, **values}
     raise CheckpointError(
         f"{prefix}rope.scaling.type = {kind!r} is not supported in a GGUF file: use the Hugging Face "
         "directory of this model"

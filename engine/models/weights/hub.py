@@ -8,6 +8,7 @@ The `huggingface_hub` library shows the progress.
 """
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import huggingface_hub
@@ -19,7 +20,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from engine.models.weights.checkpoint import CheckpointError
+from engine.models.weights.checkpoint import PICKLES, CheckpointError, pickled_error
 
 # The files that `load` reads; repositories also hold the weights in other formats.
 _FILES = ["*.json", "*.safetensors", "tokenizer.model", "chat_template.jinja"]
@@ -49,7 +50,13 @@ def download(name: str) -> Path:
     try:
         if tag is None and file is None:
             directory = _download(repository, _FILES)
-            if (directory / "config.json").is_file() or not (files := _gguf_files(repository)):
+            if any(directory.glob("*.safetensors")):
+                return directory
+            if (directory / "config.json").is_file():
+                if _list(repository, PICKLES):
+                    raise pickled_error(repository)
+                return directory
+            if not (files := _gguf_files(repository)):
                 return directory
             return _download_gguf(repository, _with_tag(repository, files, _DEFAULT_TAG))
         files = [file] if file else _with_tag(repository, _gguf_files(repository), tag)
@@ -91,14 +98,18 @@ def _download_gguf(repository: str, files: list[str]) -> Path:
 
 
 def _gguf_files(repository: str) -> list[str]:
-    """Return the model files of a repository; without a network, those in the cache."""
+    # mmproj files hold the image encoder that belongs to a model.
+    return [file for file in _list(repository, "*.gguf") if "mmproj" not in file]
+
+
+def _list(repository: str, pattern: str) -> list[str]:
+    """Return a repository's files that match; without a network, those of them in the cache."""
     try:
         files = huggingface_hub.HfApi().list_repo_files(repository)
     except (OfflineModeIsEnabled, ConnectionError):
-        directory = _download(repository, ["*.gguf"])
-        files = [file.relative_to(directory).as_posix() for file in directory.rglob("*.gguf")]
-    # mmproj files hold the image encoder that belongs to a model.
-    return sorted(file for file in files if file.endswith(".gguf") and "mmproj" not in file)
+        directory = _download(repository, [pattern])
+        files = [file.relative_to(directory).as_posix() for file in directory.rglob(pattern)]
+    return sorted(file for file in files if fnmatchcase(file, pattern))
 
 
 def _with_tag(repository: str, files: list[str], tag: str) -> list[str]:

@@ -49,7 +49,10 @@ FACTORS = {
 }
 
 
-# What `general.architecture` will be -> the class of the model before it is converted, and its entries.
+_YARN = dict(factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=1.0)
+_MINISTRAL3 = dict(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)
+
+# Name of the file -> the class of the model before it is converted, and its entries.
 MODELS = {
     # The sixth layer sees everything, which is not in the file.
     "gemma3": (
@@ -68,6 +71,20 @@ MODELS = {
     # The fourth layer rotates nothing, which is not in the file either.
     "smollm3": ("SmolLM3ForCausalLM", _SIZES | dict(num_hidden_layers=4, rope_theta=5e3)),
     "olmo2": ("Olmo2ForCausalLM", _SIZES | dict(tie_word_embeddings=False, rope_theta=5e3)),
+    # The third layer sees everything.
+    "olmo3": (
+        "Olmo3ForCausalLM",
+        _SIZES
+        | dict(num_hidden_layers=3, tie_word_embeddings=False, sliding_window=8)
+        | dict(layer_types=["sliding_attention"] * 2 + ["full_attention"])
+        | dict(rope_scaling={"rope_type": "yarn", "rope_theta": 500_000.0} | _YARN),
+    ),
+    "mistral3": (
+        "Ministral3ForCausalLM",
+        _SIZES
+        | dict(head_dim=16)
+        | dict(rope_parameters=dict(rope_type="yarn", rope_theta=5e3) | _YARN | _MINISTRAL3),
+    ),
     "qwen3moe": (
         "Qwen3MoeForCausalLM",
         _SIZES

@@ -45,6 +45,12 @@ GEMMA3 = dict(
     rope_local_base_freq=100.0,
     rope_scaling={"rope_type": "linear", "factor": 4.0},
 )
+# Both the queries' factors and the rotation change within the prompts of the parity table.
+YARN = dict(rope_theta=500.0, factor=8.0, original_max_position_embeddings=16, beta_fast=4.0)
+MINISTRAL3 = SIZES | {
+    "rope_parameters": YARN
+    | dict(rope_type="yarn", mscale=1.0, mscale_all_dim=0.5, llama_4_scaling_beta=0.3),
+}
 VISION = dict(
     hidden_size=16,
     intermediate_size=16,
@@ -134,6 +140,20 @@ MODELS = {
         ),
     ),
     "olmo2": ("Olmo2ForCausalLM", DERIVED),
+    "olmo3": (
+        "Olmo3ForCausalLM",
+        DERIVED
+        | dict(sliding_window=8, layer_types=GEMMA3["layer_types"], rope_theta=500_000.0)
+        | dict(rope_scaling=dict(rope_type="yarn") | YARN | dict(rope_theta=500_000.0)),
+    ),
+    "ministral3": ("Ministral3ForCausalLM", MINISTRAL3 | dict(sliding_window=20)),
+    "ministral3-with-vision": (
+        "Mistral3ForConditionalGeneration",
+        dict(
+            text_config=MINISTRAL3 | dict(model_type="ministral3", tie_word_embeddings=True),
+            vision_config=VISION | dict(model_type="pixtral"),
+        ),
+    ),
     "qwen2-windowed": (
         "Qwen2ForCausalLM",
         DERIVED | dict(use_sliding_window=True, sliding_window=8, max_window_layers=1),

@@ -17,6 +17,8 @@ CONFIGS = {
     "Phi3ForCausalLM": "Phi3Config",
     "SmolLM3ForCausalLM": "SmolLM3Config",
     "Olmo2ForCausalLM": "Olmo2Config",
+    "Olmo3ForCausalLM": "Olmo3Config",
+    "Ministral3ForCausalLM": "Ministral3Config",
     "Gemma3ForCausalLM": "Gemma3TextConfig",
 }
 ENTRIES = DERIVED | {"num_hidden_layers": 7}
@@ -57,6 +59,7 @@ def completed(architecture, entries):
         ("Qwen2ForCausalLM", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
         ("LlamaForCausalLM", {"rope_scaling": {"type": "linear", "factor": 2}}),
         ("Olmo2ForCausalLM", {"attention_bias": True, "rope_theta": 500.0}),
+        ("Olmo3ForCausalLM", {"rope_scaling": {"rope_type": "yarn", "factor": 8.0}}),
     ],
 )
 def test_a_short_or_old_file_means_what_transformers_takes_it_for(architecture, entries):
@@ -91,6 +94,11 @@ def test_the_text_part_of_a_model_with_vision():
             "Qwen3MoeForCausalLM",
             EXPERTS | {"moe_intermediate_size": 0},
             ["moe_intermediate_size", 1, 0],
+        ),
+        (
+            "Ministral3ForCausalLM",
+            {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}},
+            ["llama_4_scaling_beta", "original_max_position_embeddings"],
         ),
         ("Gemma3ForCausalLM", {"final_logit_softcapping": 30.0}, ["final_logit_softcapping"]),
         # Their queries would be neither normalised nor rotated.

@@ -187,7 +187,7 @@ def test_logits_are_those_of_transformers_and_of_llama_cpp(name, recorded):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_converted_file_loads_with_its_tokenizer(name):
     runner, tokenizer = load(file_of(name))
-    assert runner.describe()["architecture"] == ARCHITECTURES[name].name
+    assert runner.describe()["architecture"] == MODELS[name][0]
     assert tokenizer.decode(tokenizer.encode("Once upon a time")).endswith("Once upon a time")
 
 
@@ -221,9 +221,9 @@ def test_a_phi_3_without_factors_rotates_whole_heads():
     assert (entries["partial_rotary_factor"], entries["rope_scaling"]) == (1.0, None)
 
 
-def test_an_olmo_3_is_not_taken_for_an_olmo_2():
-    with raises_naming(CheckpointError, "olmo2.attention.sliding_window", 4096):
-        entries_of("olmo2", **{"attention.sliding_window": 4096})
+def test_a_mistral_3_without_growing_queries_is_a_mistral():
+    entries = entries_of("mistral3", **{"attention.temperature_scale": None})
+    assert entries["architectures"] == ["MistralForCausalLM"]
 
 
 def test_factors_beside_another_scaling_are_rejected():
@@ -234,5 +234,6 @@ def test_factors_beside_another_scaling_are_rejected():
 
 
 def test_every_architecture_of_gguf_has_a_file_or_is_written_by_the_tests():
-    assert set(ARCHITECTURES) == {*MODELS, "llama", "qwen2", "qwen3"}
+    kinds = {GGUFCheckpoint(file_of(name)).file.fields["general.architecture"] for name in MODELS}
+    assert set(ARCHITECTURES) == kinds | {"llama", "qwen2", "qwen3"}
     assert set(gguf.MODEL_ARCH_NAMES.values()) >= set(ARCHITECTURES)

@@ -77,6 +77,14 @@ def test_without_the_default_the_tags_are_listed(repository):
         download("someone/tiny")
 
 
+def test_pickles_are_refused_with_the_command_that_converts_them(repository):
+    repository("config.json", "pytorch_model-00001-of-00002.bin")
+    with raises_naming(
+        CheckpointError, "pytorch_model", "from_pretrained('someone/tiny'", "'tiny'"
+    ):
+        download("someone/tiny")
+
+
 @pytest.mark.parametrize(
     ("error", "fix"),
     [

@@ -1,6 +1,7 @@
 """Loading: what a directory may look like, and what is said when it is wrong."""
 
 import json
+import shlex
 import shutil
 import struct
 import threading
@@ -196,6 +197,16 @@ def test_a_missing_file_is_named(copy, file, error):
     (copy / file).unlink()
     with raises_naming(error, file):
         load(copy)
+
+
+def test_pickles_are_refused_with_the_command_that_converts_them(copy):
+    weights = load_file(copy / "model.safetensors")
+    torch.save(weights, copy / "pytorch_model.bin")
+    (copy / "model.safetensors").unlink()
+    with raises_naming(CheckpointError, copy, "pytorch_model") as caught:
+        load(copy)
+    exec(shlex.split(str(caught.value).split("`")[1])[2])
+    assert load(copy)[0].describe()["parameters"] == sum(t.numel() for t in weights.values())
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors.index.json"])

@@ -42,6 +42,8 @@ def with_scaling(scaling):
             beta_fast=st.floats(1, 60),
             beta_slow=st.floats(0.1, 1),
             attention_factor=st.none() | st.floats(0.5, 2),
+            mscale=st.none() | st.floats(0.5, 2),
+            mscale_all_dim=st.none() | st.floats(0.5, 2),
             truncate=st.booleans(),
         ),
     ),
@@ -112,7 +114,7 @@ class TestLongRope:
         ({"rope_type": "linear"}, ["factor"]),
         ({"rope_type": "linear", "factor": "x"}, ["factor", "float", "str"]),
         ({"rope_type": "linear", "factor": 0.5}, ["factor"]),
-        ({"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}, ["mscale"]),
+        ({"rope_type": "yarn", "factor": 2.0, "mscales": 0.7}, ["mscales"]),
         ({"rope_type": "longrope", "long_factor": [1.0]}, ["longrope", "short_factor"]),
         (
             {"type": "su", "short_factor": [1.0] * 8, "long_factor": [1.0] * 7},
