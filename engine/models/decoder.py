@@ -194,7 +194,9 @@ class Decoder(InMemory):
         name = f"{prefix}lm_head.weight"
         embedding, tied = self._embedding.weight, config.tied_embeddings
         lm_head = weights.load_lm_head(embedding, tied=tied, name=name)
-        self._lm_head = Linear(lm_head, may_replace=lm_head is not embedding)
+        # Pages of a file that only a few lookups read are no second copy.
+        may_replace = lm_head is not embedding or weights.is_view(next(iter(rows)))
+        self._lm_head = Linear(lm_head, may_replace=may_replace)
         weights.check_all_loaded()
         self.num_parameters = weights.num_parameters
         self.weight_bytes = weights.weight_bytes()

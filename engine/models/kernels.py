@@ -52,9 +52,11 @@ _BETTER = (
     0.9  # share of `linear`'s time that another product must reach, so that noise does not choose
 )
 _PACKING_PAYS = 0.85  # packed over unpacked time on average, for a large matrix
-_SINGLE_TOKEN = 1.15  # how much slower a single token may become by it
-_ROUNDS = 3
-_VALUES = 2**21  # values of the matrices that are measured: 8 MB as float32
+_SINGLE_TOKEN = 1.2  # how much slower a single token may become by it
+_ROUNDS = 2
+# Values of the matrices that are measured together: more than the cache of a core holds, and more than
+# the cache of all cores.
+_SMALL_MODEL, _LARGE_MODEL = 2**21, 2**23
 
 
 def kernel_index(tokens: int) -> int:
@@ -183,39 +185,48 @@ def noted() -> Iterator[Mapping[str, str]]:
 def measure(shape: torch.Size, dtype: torch.dtype) -> Times:
     """Time every product for matrices of this shape, or for some of their rows if they are large.
 
-    A step multiplies by each matrix of a model once, so a core's own cache seldom holds the next one.
-    Several matrices in turns imitate that; with a single one, other products would win.
+    A step multiplies by each matrix of a model once, so the cache that holds the previous matrices does
+    not hold the next one. Several matrices in turns imitate that. With a single one, other products
+    would win.
     """
+    values = _SMALL_MODEL if shape.numel() <= _MAX_COPIED else _LARGE_MODEL
+    decoded = kernel_index(_DECODED) + 1
+    few = _measure(shape, dtype, values, TOKENS[:decoded])
+    many = _measure(shape, dtype, _MAX_COPIED, TOKENS[decoded:])  # arithmetic is the limit
+    return {name: few[name] + many[name] for name in few}
+
+
+def _measure(shape: torch.Size, dtype: torch.dtype, values: int, counts: list[int]) -> Times:
+    """Time products of these numbers of tokens, with matrices of so many values together."""
     activations = activation_dtype(dtype, torch.device("cpu"))
-    times: Times = {}
-    for n, tokens in enumerate(TOKENS):
-        most = _VALUES if tokens <= _DECODED else _VALUES // 16  # beyond, arithmetic is the limit
-        rows = min(shape[0], max(1, most // shape[1]))
-        weights = [
-            torch.full((rows, shape[1]), 0.01, dtype=dtype)
-            for _ in range(max(1, most // (rows * shape[1])))
-        ]
-        products: dict[str, list[Product]] = {}
-        for name, make in PRODUCTS.items():
-            made = [make(weight, None, activations) for weight in weights]
-            if made[0] is not None:
-                products[name] = [product for product in made if product is not None]
+    rows = min(shape[0], max(1, values // shape[1]))
+    weights = [
+        torch.full((rows, shape[1]), 0.01, dtype=dtype)
+        for _ in range(max(1, values // (rows * shape[1])))
+    ]
+    products: dict[str, list[Product]] = {}
+    for name, make in PRODUCTS.items():
+        same = [product for weight in weights if (product := make(weight, None, activations))]
+        with suppress(RuntimeError):  # oneDNN, for a type that this CPU cannot multiply
+            for product in same[:1]:
+                product(torch.zeros(1, shape[1], dtype=activations))
+                products[name] = same
+    scale = 1e6 * shape[0] / rows / len(weights)
+    times: Times = {name: [] for name in products}
+    for tokens in counts:
         x = torch.full((tokens, shape[1]), 0.01, dtype=activations)
         for name, seconds in _least_seconds(products, x).items():
-            whole = seconds / len(weights) * shape[0] / rows
-            times.setdefault(name, [math.inf] * len(TOKENS))[n] = round(1e6 * whole, 2)
+            times[name].append(round(seconds * scale, 2))
     return times
 
 
 def _least_seconds(products: Mapping[str, list[Product]], x: Tensor) -> dict[str, float]:
-    """Return the least seconds for all products of a kind, in turns; those that fail are left out."""
-    least: dict[str, float] = {}
-    for name, same in products.items():
-        with suppress(RuntimeError):  # oneDNN, for a type that this CPU cannot multiply
-            same[0](x)
-            least[name] = math.inf
+    """Return for each kind the least seconds of all its products, which are called in turns."""
     # The thread's own CPU time is blind to other threads, but also to other processes.
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    least = dict.fromkeys(products, math.inf)
+    for name in least:
+        products[name][0](x)  # the first call compiles
     for _ in range(_ROUNDS):
         for name, seconds in least.items():
             start = clock()

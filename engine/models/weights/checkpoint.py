@@ -154,12 +154,16 @@ class Checkpoint:
         A tensor that is stored in the right type stays a view of the file.
         """
         stored = self._view(name, *shape)
-        if stored.dtype == self.dtype and self.device == CPU:
+        if self.is_view(name):
             self._register(name, stored)
             return stored
         tensor = torch.empty(shape, dtype=self.dtype, device=self.device)
         self._copy(name, stored, tensor)
         return tensor
+
+    def is_view(self, name: str) -> bool:
+        """Return whether a tensor is used as it is stored, as a view of the file's pages."""
+        return self._dtype_of(self._tensors[name]) == self.dtype and self.device == CPU
 
     def load_transposed(self, name: str, rows: int, columns: int) -> Tensor:
         """Load a matrix that is stored as [rows, columns] as [columns, rows]."""
