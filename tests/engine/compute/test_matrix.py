@@ -115,14 +115,6 @@ def test_every_product_gives_the_plain_one(name, stored, activations, bias, smal
         assert torch.equal(x, before)
 
 
-@pytest.mark.parametrize("tokens", TOKENS)
-def test_int8_values_are_multiplied_exactly(tokens, small_tiles):
-    values, x = (20 * drawn(40, 24)).to(torch.int8), drawn(tokens, 24)
-    torch.testing.assert_close(
-        products.tiled_product(x, values), exact(x, values).float(), atol=1e-4, rtol=1e-5
-    )
-
-
 SATURATES = quantized._saturates()
 
 
@@ -156,13 +148,6 @@ def test_a_row_of_an_int8_product_has_the_same_bits_in_any_batch(kernel):
     whole = Linear(matrix)(x)
     for tokens in (1, 2, 3, 4, 5, 8, 32, 255):
         assert torch.equal(Linear(matrix)(x[-tokens:]), whole[-tokens:])
-
-
-def test_older_processors_compute_the_same_bits(monkeypatch):
-    matrix, x = Int8Matrix.quantize(drawn(40, 70), torch.float32), drawn(9, 70)
-    y = Linear(matrix)(x)
-    monkeypatch.setattr(quantized, "_saturates", lambda: not SATURATES)
-    assert torch.equal(Linear(matrix)(x), y)
 
 
 def test_threads_convert_tiles_in_buffers_of_their_own():
