@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from engine.models.config import LlamaConfig
 from engine.models.kernels import TOKENS, choose
-from engine.models.products import Product, tiled_product
+from engine.models.products import Product
+from engine.models.quantized import int8_product
 from engine.models.weights.checkpoint import Checkpoint
 from engine.models.weights.matrix import Int8Matrix, Matrix
 
@@ -29,7 +30,8 @@ _LAST = len(TOKENS) - 1
 class Linear:
     """y = x W^T + b, computed by the product that is the fastest on this machine; see `kernels.py`.
 
-    On a GPU, that is always `F.linear`, which is the reference for all of them.
+    On a GPU, that is always `F.linear`, which is the reference for all of them. Int8 matrices have a
+    product of their own; see `quantized.py`.
 
     weight  [out, in]
     bias    [out] or None
@@ -49,7 +51,7 @@ class Linear:
     ) -> None:
         self._products: Sequence[Product]
         if isinstance(weight, Int8Matrix):
-            self._products = [partial(_int8_product, weight=weight, bias=bias)] * len(TOKENS)
+            self._products = [partial(int8_product, weight=weight, bias=bias)] * len(TOKENS)
         elif weight.device.type != "cpu":
             self._products = [partial(F.linear, weight=weight, bias=bias)] * len(TOKENS)
         else:
@@ -59,15 +61,6 @@ class Linear:
     def __call__(self, x: Tensor) -> Tensor:
         """Project `x` [tokens, in] to [tokens, out], in the precision of `x`."""
         return self._products[min((x.shape[0] - 1).bit_length(), _LAST)](x)  # see `kernel_index`
-
-
-def _int8_product(x: Tensor, weight: Int8Matrix, bias: Tensor | None) -> Tensor:
-    if x.device.type != "cpu":
-        y = F.linear(x, weight.values.to(x.dtype))
-    else:
-        y = tiled_product(x.float(), weight.values)
-    y = y.mul_(weight.scales).to(x.dtype)
-    return y if bias is None else y.add_(bias)
 
 
 class Embedding:

@@ -1,11 +1,9 @@
 """A weight matrix as the model holds it: a plain tensor, or int8 values with a scale per row.
 
-Weight-only quantization: the values are multiplied as floating-point numbers, and each output is
-multiplied by its row's scale. A decode step is limited by reading the weights, and int8 weights are a
-quarter of the bytes of float32. Activations are not quantized.
+A decode step is limited by reading the weights, and int8 weights are a quarter of the bytes of float32.
+`engine/models/quantized.py` multiplies by them.
 
-Source: symmetric quantization per output channel, as in vLLM's `W8A16` and torchao's
-`Int8WeightOnlyConfig`.
+Source: symmetric quantization per output channel, as of the weights in vLLM's `W8A8`.
 """
 
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from torch import Tensor
 
 from engine.core.compute.device import CPU
 
-_LARGEST = 127  # -128 is not used, so that the range is symmetric
+LARGEST = 127  # -128 is not used, so that the range is symmetric
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +52,7 @@ class Int8Matrix:
     def __setitem__(self, rows: slice, weight: Tensor) -> None:
         """Quantize `weight` [n, in] into these rows."""
         wide = weight.float()
-        scales = wide.abs().amax(dim=1) / _LARGEST
+        scales = wide.abs().amax(dim=1) / LARGEST
         steps = scales.where(scales > 0, 1)  # a row of zeros stays one
         self.values[rows] = (wide / steps[:, None]).round_()
         self.scales[rows] = scales

@@ -85,13 +85,21 @@ FIXTURES = {
 
 
 def rounded_to_int8(model):
-    """The model with its matrices rounded by the definition: 127 steps from 0 to a row's largest."""
+    """The model with its matrices and their inputs rounded by the definition, row by row."""
     with torch.no_grad():
         for tensor in model.parameters():
             if tensor.ndim == 2:
-                step = tensor.abs().max(dim=1, keepdim=True).values / 127
-                tensor.copy_((tensor / step).round() * step)
+                tensor.copy_(_rounded(tensor))
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(lambda _, inputs: (_rounded(inputs[0]),))
     return model
+
+
+def _rounded(rows):
+    """127 steps from 0 to the largest value of each row."""
+    step = rows.abs().amax(dim=-1, keepdim=True) / 127
+    return (rows / step).round() * step
 
 
 def quantize(source, file, ftype, embedding=None):

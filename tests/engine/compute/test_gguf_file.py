@@ -1,7 +1,7 @@
 """The reader of GGUF files, and what it computes from files by llama.cpp's quantizer.
 
 The tolerances for llama.cpp are measured. It rounds activations to 8 bits, which changes the logits by
-2 to 4 % (root mean square). Our rounding of weights to int8 changes them by 2 to 4 %, too.
+2 to 4 % (root mean square). Our rounding of weights and activations changes them by 2 to 5 %.
 """
 
 import random
@@ -160,7 +160,7 @@ def test_dequantized_logits_are_those_of_transformers_with_the_same_weights(fixt
 
 def test_int8_logits_are_those_of_transformers_with_rounded_weights(fixture):
     expected = reference_logits(rounded_to_int8(fixture.model()), PROMPT)[-NUM_LOGITS:]
-    # Products of a few tokens round their activations to bfloat16.
+    # A difference in the last bit may round an activation to the next step.
     assert distance(our_logits(fixture.file), expected) < 0.004
 
 
@@ -176,7 +176,7 @@ def test_logits_are_close_to_llama_cpps(fixture, recorded):
 @pytest.mark.parametrize("name", ["qwen3-Q4_K_M", "llama-Q8_0"])
 def test_half_precision_multiplies_by_the_same_int8_weights(name, dtype):
     logits = our_logits(FIXTURES[name].file, dtype)
-    assert 1e-5 < distance(logits, our_logits(FIXTURES[name].file)) < 0.03
+    assert 1e-5 < distance(logits, our_logits(FIXTURES[name].file)) < 0.05
     assert GGUFCheckpoint(FIXTURES[name].file).stored_dtype() == torch.bfloat16
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from engine.models import products
+from engine.models import products, quantized
 from engine.models.layers import Embedding, Linear
 from engine.models.products import PRODUCTS
 from engine.models.weights.matrix import Int8Matrix, equal
@@ -115,22 +115,39 @@ def test_every_product_gives_the_plain_one(name, stored, activations, bias, smal
         assert torch.equal(x, before)
 
 
-@pytest.mark.parametrize("tokens", TOKENS)
-def test_int8_values_are_multiplied_exactly(tokens, small_tiles):
-    values, x = (20 * drawn(40, 24)).to(torch.int8), drawn(tokens, 24)
-    torch.testing.assert_close(
-        products.tiled_product(x, values), exact(x, values).float(), atol=1e-4, rtol=1e-5
-    )
+SATURATES = quantized._saturates()
+
+
+@pytest.fixture(params=["exact", "split", "rounded"])
+def kernel(request, monkeypatch):
+    """What machines with VNNI compute, older ones, and those without oneDNN."""
+    monkeypatch.setattr(quantized, "_saturates", lambda: request.param == "split")
+    monkeypatch.setattr(quantized, "_has_integer_products", lambda: request.param != "rounded")
+    return request.param
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("tokens", TOKENS)
-def test_a_product_with_int8_weights_is_rounded_only_for_a_few_tokens(tokens, dtype):
-    weight, x, bias = drawn(40, 64), drawn(tokens, 64), drawn(40)
-    matrix = Int8Matrix.quantize(weight, dtype)
-    expected = exact(x, matrix.values * matrix.scales[:, None].double(), bias)
-    error = (Linear(matrix, bias)(x.to(dtype)) - expected).norm() / expected.norm()
-    assert error < 5e-3
+def test_an_int8_product_is_that_of_the_rounded_factors(dtype, kernel):
+    if kernel == "exact" and SATURATES:
+        pytest.skip("this processor needs the other kernel")
+    weight, x, bias = drawn(40, 96), drawn(256, 96, dtype=dtype), drawn(40)
+    x[0], weight[0], x[3], x[1] = 1, 1, 0, 1e3 * x[1]
+    matrix, rows = Int8Matrix.quantize(weight, dtype), Int8Matrix.quantize(x, torch.float32)
+    y = Linear(matrix, bias.to(dtype))(x)
+    expected = exact(rows.dequantize(), matrix.values * matrix.scales[:, None].double(), bias)
+    accuracy = max(1e-6, torch.finfo(dtype).eps, 4e-3 if kernel == "rounded" else 0)
+    assert y.dtype == dtype
+    torch.testing.assert_close(y.double(), expected, atol=20 * accuracy, rtol=accuracy)
+    # What rounding both factors costs.
+    plain = exact(x[4:], weight)
+    assert (expected[4:] - bias - plain).norm() / plain.norm() < 0.011
+
+
+def test_a_row_of_an_int8_product_has_the_same_bits_in_any_batch(kernel):
+    matrix, x = Int8Matrix.quantize(drawn(72, 320), torch.float32), drawn(256, 320)
+    whole = Linear(matrix)(x)
+    for tokens in (1, 2, 3, 4, 5, 8, 32, 255):
+        assert torch.equal(Linear(matrix)(x[-tokens:]), whole[-tokens:])
 
 
 def test_threads_convert_tiles_in_buffers_of_their_own():
