@@ -154,7 +154,7 @@ class Checkpoint:
         A tensor that is stored in the right type stays a view of the file.
         """
         stored = self._view(name, *shape)
-        if self.is_view(name):
+        if stored.dtype == self.dtype and self.device == CPU:
             self._register(name, stored)
             return stored
         tensor = torch.empty(shape, dtype=self.dtype, device=self.device)
