@@ -51,7 +51,7 @@ _MAX_COPIED = 2**19  # values of a matrix that may be held twice
 _BETTER = (
     0.9  # share of `linear`'s time that another product must reach, so that noise does not choose
 )
-_PACKING_PAYS = 0.85  # packed over unpacked time on average, for a large matrix
+_PACKING_PAYS = 0.9  # packed over unpacked time on average, for a large matrix
 _SINGLE_TOKEN = 1.2  # how much slower a single token may become by it
 _ROUNDS = 2
 # Values of the matrices that are measured together: more than the cache of a core holds, and more than
