@@ -16,7 +16,7 @@ TINY = {
     "logits": "--models tiny,bundled --types Q4_0,Q4_K --dtypes float32 --texts 1 --tokens 8",
     "loading": "--shape tiny --only F16",
     "routing": "--requests 40 --decisions 4",
-    "load": "--scale 0.02",
+    "load": "--scale 0.01",
 }
 
 
