@@ -6,6 +6,7 @@ from importlib import import_module
 
 import typer
 
+from benchmarks.llama_cpp_library import NoLlamaCppError
 from engine.core.extras import MissingExtraError, needs_extra
 from server.process import ServerError
 
@@ -13,6 +14,7 @@ from server.process import ServerError
 FIGURES = {
     "speed": "decode at batch 1, 8 and 32, decisions at 32 and 128; also against another checkout",
     "sizes": "models of 0.5B and 1.5B against transformers and llama.cpp, and a long context",
+    "logits": "GGUF files of six types: logits against llama.cpp's and the float model's",
     "loading": "memory and time to load each type of file, against its size",
     "routing": "the cost of a router's decision; 100 simulated replicas",
     "board": "the board in a browser at 10,000, 100,000 and 1,000,000 events",
@@ -41,8 +43,10 @@ def main() -> None:
             with needs_extra(program):
                 app.command()(import_module(f"benchmarks.{figure}").main)
                 app(options, prog_name=program, standalone_mode=bool(name))
-        except (MissingExtraError, ServerError) as error:
-            sys.exit(str(error))
+        except (MissingExtraError, ServerError, NoLlamaCppError) as error:
+            if name:
+                sys.exit(str(error))
+            print(error)
         print(f"({time.perf_counter() - start:.0f} s)")
 
 

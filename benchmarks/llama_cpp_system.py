@@ -1,8 +1,7 @@
-"""llama.cpp on the same weights, driven through its own batch interface.
+"""llama.cpp on the same weights, driven through its own batch interface as its server does.
 
-llama-cpp-python's high-level classes serve one sequence. llama.cpp's server uses `llama_batch` with
-many sequence ids, so that is measured here. Arrays are filled and logits read through numpy: Python
-costs a few microseconds per step.
+`llama_batch` carries tokens of many sequences. Its arrays are filled and logits read through numpy, so
+Python costs a few microseconds per step.
 """
 
 import ctypes
@@ -12,34 +11,32 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-INSTALL = (
-    "llama.cpp is not installed: `make bench` builds it (a few minutes, needs a C++ compiler), or "
-    ".venv/bin/pip install llama-cpp-python"
-)
+from benchmarks.llama_cpp_library import library
 
 
 class LlamaCpp:
     """llama.cpp with a model's file, and a slot for each of `sequences` of at most `length` tokens.
 
-    The KV cache is in F16, in one buffer for all sequences.
+    The KV cache is one buffer for all sequences, in F16; `exact` keeps it in F32 and computes attention
+    without the kernel that rounds to F16.
     """
 
-    def __init__(self, file: Path, sequences: int, length: int, *, threads: int) -> None:
-        import llama_cpp
-
-        self._api = api = llama_cpp
-        self._quiet = api.llama_log_callback(lambda *_: None)
-        api.llama_log_set(self._quiet, ctypes.c_void_p())
+    def __init__(
+        self, file: Path, sequences: int, length: int, *, threads: int, exact: bool = False
+    ) -> None:
+        self._api = api = library()
         model_params = api.llama_model_default_params()
         self._model = api.llama_model_load_from_file(str(file).encode(), model_params)
+        assert self._model, f"llama.cpp refuses {file}"
         params = api.llama_context_default_params()
         params.n_ctx = sequences * length
-        params.n_batch = params.n_ubatch = 2048
+        params.n_batch = params.n_ubatch = params.n_outputs_max_per_seq = 2048
         params.n_seq_max = sequences
         params.n_threads = params.n_threads_batch = threads
         params.kv_unified = True
-        params.type_k = params.type_v = gguf.GGMLQuantizationType.F16.value
-        params.no_perf = True
+        types = gguf.GGMLQuantizationType
+        params.type_k = params.type_v = int(types.F32 if exact else types.F16)
+        params.flash_attn_type = 0 if exact else -1  # off, or where llama.cpp finds it faster
         self._context = api.llama_init_from_model(self._model, params)
         assert self._context, f"llama.cpp refuses {params.n_ctx} tokens of KV cache"
         self._memory = api.llama_get_memory(self._context)
@@ -64,24 +61,37 @@ class LlamaCpp:
             positions = np.tile(np.arange(length), len(part))
             self._tokens[first : first + len(part)] = self._decode(
                 part.ravel(), positions, sequences, positions == length - 1
-            )
+            ).argmax(axis=1)
 
     def step(self) -> None:
         """Compute the next token of each sequence."""
         count = len(self._tokens)
         positions, sequences = np.full(count, self._length), np.arange(count)
-        self._tokens = self._decode(self._tokens, positions, sequences, np.ones(count, bool))
+        self._tokens = self._decode(
+            self._tokens, positions, sequences, np.ones(count, bool)
+        ).argmax(axis=1)
         self._length += 1
 
+    def logits(self, tokens: Sequence[int]) -> np.ndarray:
+        """Return the logits after each token of one text, [tokens, vocabulary]."""
+        self._api.llama_memory_clear(self._memory, False)
+        count = len(tokens)
+        sequences = np.zeros(count, np.int32)
+        return self._decode(
+            np.array(tokens), np.arange(count), sequences, np.ones(count, bool)
+        ).copy()
+
     def close(self) -> None:
-        """Free the model and its KV cache."""
+        """Free the model, its KV cache and the batch."""
+        self._arrays.clear()
+        self._api.llama_batch_free(self._batch)
         self._api.llama_free(self._context)
         self._api.llama_model_free(self._model)
 
     def _decode(
         self, tokens: np.ndarray, positions: np.ndarray, sequences: np.ndarray, wanted: np.ndarray
     ) -> np.ndarray:
-        """One forward pass; the likeliest next token where `wanted` is set."""
+        """Run one forward pass; return the logits where `wanted` is set, until the next pass."""
         count = len(tokens)
         self._batch.n_tokens = count
         self._arrays["token"][:count] = tokens
@@ -92,5 +102,31 @@ class LlamaCpp:
         status = self._api.llama_decode(self._context, self._batch)
         assert status == 0, f"llama_decode: {status}"
         logits = self._api.llama_get_logits(self._context)
-        shape = (int(wanted.sum()), self._vocab)
-        return np.ctypeslib.as_array(logits, shape).argmax(axis=1)
+        return np.ctypeslib.as_array(logits, (int(wanted.sum()), self._vocab))
+
+
+def quantize(
+    source: Path,
+    file: Path,
+    kind: str,
+    threads: int = 1,
+    *,
+    pure: bool = False,
+    embedding: int = -1,
+) -> Path:
+    """Convert an F16 or F32 file with llama.cpp's own quantizer, and return the new file.
+
+    kind       of `gguf.LlamaFileType`, such as "Q8_0" or "Q4_K_M"
+    pure       use one type for all matrices instead of the mixture that `kind` stands for
+    embedding  the embedding's type, if it is not to be the usual one; of `gguf.GGMLQuantizationType`
+    """
+    params = library().llama_model_quantize_default_params()
+    params.ftype = int(gguf.LlamaFileType[f"MOSTLY_{kind}"])
+    params.nthread, params.pure = threads, pure
+    if embedding >= 0:
+        params.token_embedding_type = embedding
+    status = library().llama_model_quantize(
+        str(source).encode(), str(file).encode(), ctypes.byref(params)
+    )
+    assert status == 0, f"llama.cpp does not quantize {source} to {kind}"
+    return file

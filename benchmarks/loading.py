@@ -36,6 +36,7 @@ def main(
 ) -> None:
     """Write the files, load each in a new process, and print what it took."""
     from benchmarks.harness import save
+    from benchmarks.llama_cpp_library import NoLlamaCppError
     from benchmarks.random_model import SHAPES
 
     if shape not in SHAPES:
@@ -46,7 +47,11 @@ def main(
         for name, (stored, dtype) in FILES.items():
             if only not in name:
                 continue
-            path = _written(Path(folder), shape, stored)
+            try:
+                path = _written(Path(folder), shape, stored)
+            except NoLlamaCppError as missing:
+                print(f"{name}: {missing}")
+                continue
             command = [sys.executable, "-m", "benchmarks.loading", str(path), dtype]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             found = figures[name] = json.loads(output)
@@ -62,7 +67,8 @@ def main(
 
 def _written(folder: Path, shape: str, stored: str) -> Path:
     """Return a model's directory or GGUF file, written if it is not there yet."""
-    from benchmarks.random_model import SHAPES, RandomModel, quantize_gguf
+    from benchmarks.llama_cpp_system import quantize
+    from benchmarks.random_model import SHAPES, RandomModel, write_gguf
 
     torch.set_num_threads(1)
     if stored in ("float32", "bfloat16"):
@@ -76,8 +82,8 @@ def _written(folder: Path, shape: str, stored: str) -> Path:
         return directory
     source = folder / "model-F16.gguf"
     if not source.exists():
-        RandomModel.make(shape, torch.float32).write_gguf(source)
-    return source if stored == "F16" else quantize_gguf(source, stored, 1)
+        write_gguf(source, SHAPES[shape], RandomModel.make(shape, torch.float32).weights.tensors)
+    return source if stored == "F16" else quantize(source, folder / f"model-{stored}.gguf", stored)
 
 
 def _measure(path: Path, dtype: torch.dtype) -> dict[str, float]:

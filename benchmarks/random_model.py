@@ -4,7 +4,6 @@ The weights exist once: the engine's matrices are filled in place, transformers'
 them, and a GGUF file is written tensor by tensor. The speed of a product does not depend on the values.
 """
 
-import ctypes
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.compute.torch_runner import TorchRunner
+from engine.core.compute.model import Model
 from engine.models.config_file import parse_config
 from engine.models.loader import build
 from engine.models.weights.checkpoint import Checkpoint
-from engine.models.weights.matrix import Int8Matrix, Matrix
+from engine.models.weights.matrix import Matrix
 
 transformers.logging.set_verbosity_error()
 
@@ -34,7 +33,7 @@ _COMMON = {
     "rope_theta": 1e6,
     "tie_word_embeddings": True,
 }
-# Published shapes, as in config.json, and one to try a benchmark with.
+# Published shapes, as in config.json, and two to compare logits and to try a benchmark with.
 SHAPES: dict[str, dict[str, Any]] = {
     "0.5B": {
         "hidden_size": 896,
@@ -50,6 +49,14 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 12,
         "num_key_value_heads": 2,
     },
+    "small": {
+        "hidden_size": 512,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "vocab_size": 2048,
+    },
     "tiny": {
         "hidden_size": 256,  # the least that llama.cpp's K-quants take
         "intermediate_size": 512,
@@ -60,7 +67,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }
 SHAPES = {name: _COMMON | entries for name, entries in SHAPES.items()}
-NAMES = {"0.5B": "Qwen2.5-0.5B", "1.5B": "Qwen2.5-1.5B", "tiny": "a tiny Qwen2"}
+NAMES = {"0.5B": "Qwen2.5-0.5B", "1.5B": "Qwen2.5-1.5B"}
+NAMES |= {name: f"a {name} Qwen2" for name in ("small", "tiny")}
 
 
 class NumberTokenizer(ByteTokenizer):
@@ -75,17 +83,15 @@ class NumberTokenizer(ByteTokenizer):
 class RandomWeights(Checkpoint):
     """A checkpoint without a file: tensors are drawn as the model asks for them.
 
-    tensors  each tensor under its name, without int8 matrices; a stacked matrix is not stored twice
-    int8     whether matrices are int8 with a scale per row
+    tensors  each tensor under its name; a stacked matrix is not stored twice
     """
 
-    def __init__(self, dtype: torch.dtype, int8: bool = False) -> None:
+    def __init__(self, dtype: torch.dtype) -> None:
         self.directory = Path("random")
         self.dtype, self.device = dtype, torch.device("cpu")
         self.num_parameters = 0
         self.fingerprint = hashlib.sha256()
         self.tensors: dict[str, Tensor] = {}
-        self.int8 = int8
         self._tensors = {}
         self._unused = set()
 
@@ -107,8 +113,6 @@ class RandomWeights(Checkpoint):
         """Draw a stacked matrix. Tensors are views of its rows."""
         stacked = self.load("", sum(rows.values()), columns)
         del self.tensors[""]
-        if self.int8:
-            return Int8Matrix.quantize(stacked, self.dtype)
         parts = torch.split(stacked, list(rows.values()))
         self.tensors.update(zip(rows, parts, strict=True))
         return stacked
@@ -119,16 +123,16 @@ class RandomModel:
     """A model in the engine, and what the others need to have the same weights."""
 
     entries: dict[str, Any]
-    runner: TorchRunner
+    model: Model
     weights: RandomWeights
 
     @classmethod
-    def make(cls, shape: str, dtype: torch.dtype, int8: bool = False) -> "RandomModel":
+    def make(cls, shape: str, dtype: torch.dtype) -> "RandomModel":
         """Draw the weights of one of SHAPES."""
         torch.manual_seed(0)
-        weights = RandomWeights(dtype, int8)
+        weights = RandomWeights(dtype)
         model = build(parse_config(SHAPES[shape]), weights)
-        return cls(SHAPES[shape], TorchRunner(model, shape), weights)
+        return cls(SHAPES[shape], model, weights)
 
     def transformers(self) -> PreTrainedModel:
         """Return transformers' model over the same memory."""
@@ -144,57 +148,41 @@ class RandomModel:
         assert not any(tensor.is_meta for tensor in [*model.parameters(), *model.buffers()])
         return model.eval()
 
-    def write_gguf(self, file: Path) -> None:
-        """Write the model with matrices in F16 and without a tokenizer."""
-        writer = gguf.GGUFWriter(file, self.entries["model_type"])
-        config = parse_config(self.entries)
-        writer.add_context_length(config.max_context)
-        writer.add_embedding_length(config.hidden_size)
-        writer.add_feed_forward_length(config.intermediate_size)
-        writer.add_block_count(config.num_layers)
-        writer.add_head_count(config.num_heads)
-        writer.add_head_count_kv(config.num_kv_heads)
-        writer.add_key_length(config.head_dim)
-        writer.add_value_length(config.head_dim)
-        writer.add_layer_norm_rms_eps(config.norm_eps)
-        writer.add_rope_freq_base(self.entries["rope_theta"])
-        writer.add_tokenizer_model("none")
-        writer.add_vocab_size(config.vocab_size)
-        names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN2, config.num_layers)
-        for name, tensor in self.weights.tensors.items():
-            kept = torch.float32 if tensor.dim() == 1 else torch.float16
-            writer.add_tensor_info(
-                names.get_name(name, try_suffixes=(".weight", ".bias")),
-                tensor.shape,
-                torch.empty(0, dtype=kept).numpy().dtype,
-                tensor.numel() * kept.itemsize,
-            )
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        for tensor in self.weights.tensors.values():
-            kept = torch.float32 if tensor.dim() == 1 else torch.float16
-            writer.write_tensor_data(tensor.to(kept).numpy())
-        writer.close()
 
+def write_gguf(file: Path, entries: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Write a Qwen model with matrices in F16 and without a tokenizer.
 
-@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
-def _silent(*_: object) -> None:
-    """Drop a line of llama.cpp's log."""
-
-
-def quantize_gguf(source: Path, kind: str, threads: int) -> Path:
-    """Convert an F16 file with llama.cpp's own quantizer to `kind`, "Q8_0" or "Q4_K_M"."""
-    import llama_cpp
-
-    llama_cpp.llama_log_set(_silent, ctypes.c_void_p())
-    result = source.with_name(f"{source.stem.removesuffix('-F16')}-{kind}.gguf")
-    if not result.exists():
-        params = llama_cpp.llama_model_quantize_default_params()
-        params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
-        params.nthread = threads
-        status = llama_cpp.llama_model_quantize(
-            str(source).encode(), str(result).encode(), ctypes.byref(params)
+    entries  of config.json
+    tensors  under transformers' names
+    """
+    kind = entries["model_type"]
+    writer = gguf.GGUFWriter(file, kind)
+    config = parse_config(entries)
+    writer.add_context_length(config.max_context)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_block_count(config.num_layers)
+    writer.add_head_count(config.num_heads)
+    writer.add_head_count_kv(config.num_kv_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_rope_freq_base(entries["rope_theta"])
+    writer.add_tokenizer_model("none")
+    writer.add_vocab_size(config.vocab_size)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[kind.upper()], config.num_layers)
+    for name, tensor in tensors.items():
+        kept = torch.float32 if tensor.dim() == 1 else torch.float16
+        writer.add_tensor_info(
+            names.get_name(name, try_suffixes=(".weight", ".bias")),
+            tensor.shape,
+            torch.empty(0, dtype=kept).numpy().dtype,
+            tensor.numel() * kept.itemsize,
         )
-        assert status == 0, f"llama_model_quantize: {status}"
-    return result
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for tensor in tensors.values():
+        kept = torch.float32 if tensor.dim() == 1 else torch.float16
+        writer.write_tensor_data(tensor.to(kept).numpy())
+    writer.close()

@@ -5,13 +5,12 @@ token of transformers' `generate`, every other system takes one step, so a busy 
 hits all of them. Beside each ratio is the share of the engine's step that is spent in matrix products:
 everything else together cannot gain more than the rest.
 
-transformers runs with sdpa attention and a dynamic cache, its best settings on a CPU. int8 is how the
-engine holds quantized GGUF files, in a model of either precision; transformers has no counterpart, so
-only llama.cpp's own types for such files are beside it.
+transformers runs with sdpa attention and a dynamic cache, its best settings on a CPU. A quantized GGUF
+file is loaded as `Engine.load` does, and llama.cpp, whose quantizer made it, reads the same file;
+transformers computes with no such weights.
 """
 
 import gc
-import importlib.util
 import statistics
 import time
 from collections.abc import Iterator
@@ -28,23 +27,21 @@ from transformers import GenerationConfig
 from transformers.generation import BaseStreamer
 
 from benchmarks.harness import Ratio, save, timed
-from benchmarks.llama_cpp_system import INSTALL, LlamaCpp
-from benchmarks.random_model import NAMES, SHAPES, NumberTokenizer, RandomModel, quantize_gguf
+from benchmarks.llama_cpp_library import NoLlamaCppError, library
+from benchmarks.llama_cpp_system import LlamaCpp, quantize
+from benchmarks.random_model import NAMES, SHAPES, NumberTokenizer, RandomModel, write_gguf
 from engine import Engine, EngineConfig, SamplingParams
+from engine.core.compute.device import resolve_dtype
+from engine.core.compute.torch_runner import TorchRunner
 from engine.core.request import Request
 from engine.models.layers import Linear
+from engine.models.loader import build
 from engine.models.threads import set_threads
+from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 
 PROMPT = 1  # tokens; decoding is measured, and the row with a context measures a long prompt
-_QUANTIZED = ("Q8_0", "Q4_K_M")
-# What is measured -> the types of llama.cpp's files beside it.
-LLAMA_CPP = {
-    "float32": ("F16",),
-    "bfloat16": ("F16",),
-    "int8-float32": _QUANTIZED,
-    "int8-bfloat16": _QUANTIZED,
-}
-HAS_LLAMA_CPP = importlib.util.find_spec("llama_cpp") is not None
+# The engine's weights -> the type of llama.cpp's file beside it.
+LLAMA_CPP = {"float32": "F16", "bfloat16": "F16", "Q8_0": "Q8_0", "Q4_K_M": "Q4_K_M"}
 
 
 class Side(Protocol):
@@ -58,17 +55,21 @@ class Side(Protocol):
         """Compute the next token of each sequence."""
         ...
 
+    def close(self) -> None:
+        """Free its memory."""
+        ...
+
 
 class EngineSide:
     """The engine with its event log, for texts of `length` tokens."""
 
-    def __init__(self, model: RandomModel, batch: int, length: int) -> None:
+    def __init__(self, runner: TorchRunner, vocab_size: int, batch: int, length: int) -> None:
         config = EngineConfig(
             token_budget=batch * length, max_batch_size=batch, max_kv_tokens=batch * (length + 16)
         )
         self._length = length
-        tokenizer = NumberTokenizer(model.entries["vocab_size"])
-        self._engine = Engine(model.runner, config, tokenizer=tokenizer)
+        tokenizer = NumberTokenizer(vocab_size)
+        self._engine = Engine(runner, config, tokenizer=tokenizer)
         self.requests: list[Request] = []
 
     def start(self, prompts: list[list[int]]) -> None:
@@ -82,6 +83,9 @@ class EngineSide:
     def step(self) -> None:
         """See `Side`."""
         self._engine.step()
+
+    def close(self) -> None:
+        """See `Side`: the model serves the next batch size, too."""
 
 
 class Turns(BaseStreamer):
@@ -148,63 +152,74 @@ class Measured:
 
 def main(  # noqa: PLR0917
     shapes: Annotated[str, typer.Option(help=f"of {', '.join(SHAPES)}")] = "0.5B",
-    dtypes: Annotated[str, typer.Option(help=f"of {', '.join(LLAMA_CPP)}")] = ",".join(LLAMA_CPP),
+    weights: Annotated[str, typer.Option(help=f"of {', '.join(LLAMA_CPP)}")] = ",".join(LLAMA_CPP),
     threads: Annotated[int, typer.Option(help="of each system")] = 2,
     batches: Annotated[str, typer.Option(help="sequences that decode together")] = "1,8,32",
     steps: Annotated[int, typer.Option(min=2, help="measured for each row")] = 8,
     context: Annotated[int, typer.Option(help="tokens of a long prompt; 0 for none")] = 2000,
 ) -> None:
     """Measure each shape, precision and batch size, and print a row as soon as it is measured."""
-    names = {"--shapes": (shapes, SHAPES), "--dtypes": (dtypes, LLAMA_CPP)}
+    names = {"--shapes": (shapes, SHAPES), "--weights": (weights, LLAMA_CPP)}
     for option, (value, known) in names.items():
         if unknown := set(value.split(",")) - known.keys():
             raise typer.BadParameter(f"{option} {min(unknown)}: there are {', '.join(known)}")
-    if not HAS_LLAMA_CPP:
-        print(INSTALL)
     print("random weights, greedy, event log on; tokens per second", flush=True)
     set_threads(threads)
     figures: dict[str, Any] = {}
     for shape in shapes.split(","):
         with TemporaryDirectory() as folder:
-            kinds = {kind for dtype in dtypes.split(",") for kind in LLAMA_CPP[dtype]}
-            files = _llama_cpp_files(shape, Path(folder), kinds)
-            for dtype in dtypes.split(","):
-                quantization, _, precision = dtype.rpartition("-")
-                model = RandomModel.make(shape, getattr(torch, precision), quantization == "int8")
-                beside = {kind: files[kind] for kind in LLAMA_CPP[dtype] if kind in files}
+            files = _llama_cpp_files(shape, Path(folder), weights.split(","))
+            for stored in weights.split(","):
+                if stored in files and stored == LLAMA_CPP[stored]:
+                    model, runner = None, _loaded(files[stored])
+                elif stored == LLAMA_CPP[stored]:
+                    continue  # only llama.cpp can write the file
+                else:
+                    model = RandomModel.make(shape, getattr(torch, stored))
+                    runner = TorchRunner(model.model, shape)
                 rows = [(int(batch), PROMPT) for batch in batches.split(",")]
                 # In bfloat16, transformers takes minutes for the prompt.
-                rows += [(1, context)] if context and dtype == "float32" else []
+                rows += [(1, context)] if context and stored == "float32" else []
                 for batch, prompt in rows:
-                    title = f"{NAMES[shape]}, {dtype}, batch {batch}"
+                    title = f"{NAMES[shape]}, {stored}, batch {batch}"
                     title += f", context {prompt}" if prompt > PROMPT else ""
-                    llama = {
-                        f"llama.cpp {kind}": LlamaCpp(
-                            file, batch, prompt + steps + 4, threads=threads
-                        )
-                        for kind, file in beside.items()
-                        if prompt == PROMPT
+                    length = prompt + steps + 4
+                    sides: dict[str, Side] = {
+                        "engine": EngineSide(runner, SHAPES[shape]["vocab_size"], batch, length)
                     }
-                    measured = _measure(title, model, llama, (batch, prompt, steps))
+                    kind = LLAMA_CPP[stored]
+                    if kind in files and prompt == PROMPT:
+                        sides[f"llama.cpp {kind}"] = LlamaCpp(
+                            files[kind], batch, length, threads=threads
+                        )
+                    measured = _measure(title, sides, model, (batch, prompt, steps))
                     figures[title] = measured.figures()
                     print(f"{title}: {measured.line()}", flush=True)
                     if prompt > PROMPT:
                         ours, theirs = (measured.prefill[x] for x in ("engine", "transformers"))
                         print(f"{title}: prefill {ours:.1f} s, transformers {theirs:.1f} s")
-                    for side in llama.values():
+                    for side in sides.values():
                         side.close()
-                del model
+                del model, runner
                 gc.collect()
     save("sizes", figures)
 
 
+def _loaded(file: Path) -> TorchRunner:
+    """Load a GGUF file as `Engine.load` does with its default precision."""
+    checkpoint = GGUFCheckpoint(file)
+    checkpoint.dtype = resolve_dtype("auto", checkpoint.stored_dtype(), checkpoint.device)
+    return TorchRunner(build(checkpoint.config, checkpoint), file.stem)
+
+
 def _measure(
-    name: str, model: RandomModel, llama: dict[str, LlamaCpp], counts: tuple[int, int, int]
+    name: str, sides: dict[str, Side], model: RandomModel | None, counts: tuple[int, int, int]
 ) -> Measured:
-    """Decode with all systems in turns; `counts`: batch size, prompt tokens, measured steps."""
+    """Decode with all systems in turns, and with transformers if there is a model for it.
+
+    counts  batch size, prompt tokens, measured steps
+    """
     batch, prompt, steps = counts
-    engine = EngineSide(model, batch, prompt + steps + 4)
-    sides: dict[str, Side] = {"engine": engine, **llama}
     prompts = [[(7 * i + 13 * j + i * i) % 251 for i in range(prompt)] for j in range(batch)]
     prefill = {
         side: timed(lambda side=side: sides[side].start(prompts))  # type: ignore[misc]
@@ -216,7 +231,7 @@ def _measure(
         _timed_products() as products,
     ):
         turns = Turns(sides, bar)
-        if model.weights.int8:
+        if model is None:
             for _ in range(steps + 1):
                 turns.turn()
         else:
@@ -255,11 +270,17 @@ def _timed_products() -> Iterator[list[float]]:
         Linear.__call__ = call  # type: ignore[method-assign]
 
 
-def _llama_cpp_files(shape: str, folder: Path, kinds: set[str]) -> dict[str, Path]:
-    """Write the model as GGUF files of these types, and return them by type."""
-    if not HAS_LLAMA_CPP:
+def _llama_cpp_files(shape: str, folder: Path, weights: list[str]) -> dict[str, Path]:
+    """Write the model as the GGUF files that go with these weights, and return them by type."""
+    try:
+        library()
+    except NoLlamaCppError as missing:
+        print(missing)
         return {}
+    kinds = {LLAMA_CPP[stored] for stored in weights}
     file = folder / f"{NAMES[shape]}-F16.gguf"
-    RandomModel.make(shape, torch.bfloat16).write_gguf(file)
-    files = {kind: quantize_gguf(file, kind, threads=2) for kind in sorted(kinds - {"F16"})}
-    return {"F16": file} | files
+    write_gguf(file, SHAPES[shape], RandomModel.make(shape, torch.bfloat16).weights.tensors)
+    return {"F16": file} | {
+        kind: quantize(file, folder / f"{NAMES[shape]}-{kind}.gguf", kind, threads=2)
+        for kind in sorted(kinds - {"F16"})
+    }

@@ -2,7 +2,7 @@
 
 The files and the logits of the models before they were converted, by transformers and by llama.cpp,
 are in `tests/fixtures/gguf/converted`, so the tests need no llama.cpp. To make them again, with
-llama-cpp-python installed and llama.cpp's source at hand:
+llama.cpp's source at hand:
 
     python -m tests.engine.compute.gguf_converted PATH_OF_LLAMA_CPP
 

@@ -1,7 +1,6 @@
 """Files by llama.cpp's own quantizer and the logits that llama.cpp computes from them.
 
-The files are in `tests/fixtures/gguf`, so the tests need no llama.cpp. To make them again, with
-llama-cpp-python installed:
+The files are in `tests/fixtures/gguf`, so the tests need no llama.cpp. To make them again:
 
     python -m tests.engine.compute.gguf_fixtures
 
@@ -9,7 +8,6 @@ The models are those of `gguf_files.make`, with random weights. K-quants need ro
 file should stay below 300 KB, hence one layer. Embedding and output layer are tied.
 """
 
-import ctypes
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ import gguf
 import numpy as np
 import torch
 
+from benchmarks.llama_cpp_system import LlamaCpp, quantize
 from engine.core.compute.torch_runner import TorchRunner
 from engine.core.request import Request
 from engine.core.runner import Row
@@ -102,28 +101,12 @@ def _rounded(rows):
     return (rows / step).round() * step
 
 
-def quantize(source, file, ftype, embedding=None):
-    import llama_cpp
-
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{ftype}")
-    if embedding is not None:
-        params.token_embedding_type = embedding
-    paths = (str(path).encode() for path in (source, file))
-    failed = llama_cpp.llama_model_quantize(*paths, ctypes.byref(params))
-    assert not failed, f"llama.cpp does not quantize {file}"
-
-
 def llama_cpp_logits(file):
     """llama.cpp's logits after the last tokens of PROMPT."""
-    import llama_cpp
-
-    types = dict(type_k=0, type_v=0)  # float32
-    model = llama_cpp.Llama(
-        str(file), n_ctx=128, logits_all=True, flash_attn=False, verbose=False, **types
-    )
-    model.eval(PROMPT)
-    return np.array(model.scores[len(PROMPT) - NUM_LOGITS : len(PROMPT)])
+    model = LlamaCpp(file, 1, len(PROMPT), threads=1, exact=True)
+    logits = model.logits(PROMPT)[-NUM_LOGITS:]
+    model.close()
+    return logits
 
 
 def our_logits(file, dtype=torch.float32, tokens=PROMPT, int8=True):
@@ -154,8 +137,8 @@ def write_fixtures() -> None:
             source = Path(directory) / "f32.gguf"
             gguf_files.write(source, fixture.kind, tied=True, **fixture.sizes)
             # Smaller than the default, Q6_K.
-            embedding = gguf_files.Type.Q4_K if fixture.sizes else None
-            quantize(source, fixture.file, fixture.ftype, embedding)
+            embedding = gguf_files.Type.Q4_K if fixture.sizes else -1
+            quantize(source, fixture.file, fixture.ftype, embedding=embedding)
         recorded[name] = llama_cpp_logits(fixture.file)
         tensors = gguf.GGUFReader(fixture.file).tensors
         sys.stdout.write(
