@@ -53,7 +53,8 @@ class Driver:
                 held[
                     request.block_table[position // self.block_size], position % self.block_size
                 ] = True
-        self.kv[:, ~held] = float("nan")
+        for memory in (self.kv, self.runner.kv_cache.window_tensor):
+            memory[:, ~held] = float("nan")
 
     def request(self, tokens: Sequence[int], **params) -> Request:
         id_ = next(self._ids)
