@@ -159,6 +159,8 @@ def working_bytes(model: ModelConfig, engine: EngineConfig, dtype: torch.dtype) 
     per_token = 2 * model.hidden_size * (size + _FLOAT32)
     heads = max((model.num_heads + 2 * kv_heads) * head_dim for kv_heads, head_dim in shapes)
     per_token += 2 * heads * (size + _FLOAT32) + 3 * model.intermediate_size * size
+    # The inputs that Gemma 4's layers add to the residual stream, and what they are computed from.
+    per_token += 3 * model.num_layers * getattr(model, "per_layer_size", 0) * (size + _FLOAT32)
     slots = engine.num_blocks * engine.block_size
     # One chunk with the whole context; the mask repeats for query heads that share a KV head.
     sharing = max(model.num_heads // kv_heads for kv_heads, _ in shapes)
