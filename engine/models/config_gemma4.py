@@ -29,12 +29,14 @@ class Gemma4Config(LlamaConfig):
     intermediate_size       of the widest feed-forward network
     feed_forward_sizes      [layers] inner sizes of the dense feed-forward networks
     per_layer_size          size of the input that each layer gets besides the residual stream; 0: none
+    per_layer_rows          number of tokens that have one
     keys_are_values         in global layers, the projection of the keys is also that of the values
     logit_cap               logits stay below this limit; None: there is none
     """
 
     feed_forward_sizes: tuple[int, ...]
     per_layer_size: int
+    per_layer_rows: int
     keys_are_values: bool
     logit_cap: float | None
 
@@ -108,10 +110,11 @@ def read_gemma4(architecture: str, entries: dict[str, Any]) -> Gemma4Config:
             f"num_kv_shared_layers = {shared}, but the first {layers - shared} layers must have one "
             "of each kind whose KV the others share"
         )
-    size = file.hidden_size_per_layer_input or 0
-    if size:
-        vocabulary = file.vocab_size_per_layer_input or file.vocab_size
-        check_entries(("vocab_size_per_layer_input", vocabulary, file.vocab_size))
+    size, rows = file.hidden_size_per_layer_input or 0, file.vocab_size_per_layer_input
+    if size and rows is not None and rows < file.vocab_size:
+        raise CheckpointError(
+            f"vocab_size_per_layer_input ({rows}) must be at least vocab_size ({file.vocab_size})"
+        )
     # What a Gemma 3 has as well; the rest is replaced below.
     unlike = ("final_logit_softcapping", "use_bidirectional_attention", "rope_parameters")
     plain = {k: v for k, v in own.items() if k not in (*unlike, "rope_scaling") and v is not None}
@@ -137,6 +140,7 @@ def read_gemma4(architecture: str, entries: dict[str, Any]) -> Gemma4Config:
             file.intermediate_size if layer < layers - shared else width for layer in range(layers)
         ),
         per_layer_size=size,
+        per_layer_rows=rows or file.vocab_size,
         keys_are_values=file.attention_k_eq_v,
         logit_cap=file.final_logit_softcapping,
     )

@@ -119,6 +119,7 @@ _GEMMA4 = replace(
         "max_position_embeddings": 131_072,
         "hidden_activation": "gelu_pytorch_tanh",
         "hidden_size_per_layer_input": 256,
+        "vocab_size_per_layer_input": 262_144,
         "sliding_window": 512,
         "tie_word_embeddings": True,
     },

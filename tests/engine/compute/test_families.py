@@ -61,6 +61,23 @@ def test_an_output_layer_in_a_tied_model_s_file_counts(a_model, name, tmp_path):
     assert sizes[1] - sizes[0] == embedding.numel()
 
 
+def test_projections_of_shared_kv_in_a_file_are_neither_read_nor_counted(a_model, tmp_path):
+    """Published files of Gemma 4 have them."""
+    directory, model = a_model("gemma4")
+    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
+    weights = load_file(directory / "model.safetensors")
+    unread = {
+        f"model.layers.4.self_attn.{part}.weight": torch.ones(8) for part in ("k_proj", "k_norm")
+    }
+    save_file(weights | unread, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert not departs(tmp_path, model)
+    described = Driver(tmp_path).runner.describe()
+    assert described["weight_bytes"] == 4 * described["parameters"]
+    # Of five layers, three have KV: two with two heads of 16 values, one with two heads of 32.
+    assert described["kv_bytes_per_token"] == 4 * 2 * (2 * 2 * 16 + 2 * 32)
+    assert (described["global_head_dim"], described["kv_shared_layers"]) == (32, 2)
+
+
 class TestGPT2:
     @pytest.fixture
     def copy(self, a_model, tmp_path):
