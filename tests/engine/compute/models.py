@@ -52,15 +52,13 @@ MINISTRAL3 = SIZES | {
     | dict(rope_type="yarn", mscale=1.0, mscale_all_dim=0.5, llama_4_scaling_beta=0.3),
 }
 GEMMA4 = dict(
-    sliding_window=8,
-    num_hidden_layers=5,
-    layer_types=[f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full")],
-    global_head_dim=32,
-    hidden_size_per_layer_input=0,
-    final_logit_softcapping=8.0,
+    num_hidden_layers=5, sliding_window=8, global_head_dim=32, final_logit_softcapping=8.0
 )
+KINDS = ("sliding", "full", "sliding", "sliding", "full")
+GEMMA4 |= dict(layer_types=[f"{kind}_attention" for kind in KINDS], hidden_size_per_layer_input=0)
 SHARED = dict(num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=8)
 SHARED |= dict(vocab_size_per_layer_input=97, pad_token_id=0)
+FEW_HEADS = dict(attention_k_eq_v=True, num_global_key_value_heads=1, pad_token_id=0)
 VISION = dict(
     hidden_size=16,
     intermediate_size=16,
@@ -133,22 +131,14 @@ MODELS = {
         "Gemma3ForConditionalGeneration",
         dict(text_config=SIZES | GEMMA3, vision_config=VISION, mm_tokens_per_image=4),
     ),
-    # Per-layer inputs, shared KV and wide feed-forward networks; or keys that are values.
     "gemma4": ("Gemma4ForCausalLM", SIZES | GEMMA4 | SHARED),
-    "gemma4-keys-are-values": (
-        "Gemma4ForCausalLM",
-        SIZES | GEMMA4 | dict(attention_k_eq_v=True, num_global_key_value_heads=1),
-    ),
     "gemma4-with-vision": (
         "Gemma4ForConditionalGeneration",
-        dict(text_config=SIZES | GEMMA4 | SHARED, vision_config=None, audio_config=None),
+        dict(text_config=SIZES | GEMMA4 | SHARED, vision_config=None),
     ),
-    "gemma4-unified": (
+    "gemma4-keys-are-values": (
         "Gemma4UnifiedForConditionalGeneration",
-        dict(
-            text_config=SIZES | GEMMA4 | dict(attention_k_eq_v=True, pad_token_id=0),
-            vision_config=None,
-        ),
+        dict(text_config=SIZES | GEMMA4 | FEW_HEADS, vision_config=None),
     ),
     "phi3": ("Phi3ForCausalLM", DERIVED | dict(sliding_window=9, rope_theta=500.0)),
     "phi4-short-tied": ("Phi3ForCausalLM", DERIVED | phi4(1024) | dict(tie_word_embeddings=True)),

@@ -30,21 +30,13 @@ from tests.engine.workloads import finish
 BLOCKS = 400
 
 
+SIZES = dict(vocab_size=10, hidden_size=8, intermediate_size=8, num_layers=2, max_context=1000)
+OTHERS = dict(architecture="any", norm_eps=1e-6, tied_embeddings=True)
+
+
 def config_of(kv_heads, sharing, windows):
-    return ModelConfig(
-        architecture="any",
-        vocab_size=10,
-        hidden_size=8,
-        intermediate_size=8,
-        num_layers=2,
-        num_heads=kv_heads * sharing,
-        num_kv_heads=kv_heads,
-        head_dim=8,
-        max_context=1000,
-        norm_eps=1e-6,
-        tied_embeddings=True,
-        windows=windows,
-    )
+    heads = dict(num_heads=kv_heads * sharing, num_kv_heads=kv_heads, head_dim=8)
+    return ModelConfig(**SIZES, **OTHERS, **heads, windows=windows)
 
 
 def random_rows(rng, block_size):

@@ -4,7 +4,7 @@ import pytest
 
 from engine.models.config_file import parse_config
 from engine.models.weights.checkpoint import CheckpointError
-from tests.engine.compute.models import DERIVED, EXPERTS, phi4
+from tests.engine.compute.models import DERIVED, EXPERTS, FEW_HEADS, phi4
 from tests.facts import raises_naming
 from tests.lazy import transformers
 
@@ -58,10 +58,7 @@ def completed(architecture, entries):
             {"rope_local_base_freq": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
         ),
         ("Gemma4ForCausalLM", {"num_kv_shared_layers": 1, "use_double_wide_mlp": True}),
-        (
-            "Gemma4ForCausalLM",
-            {"attention_k_eq_v": True, "num_global_key_value_heads": 1, "global_head_dim": 64},
-        ),
+        ("Gemma4ForCausalLM", FEW_HEADS | {"global_head_dim": 64}),
         ("Qwen2ForCausalLM", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
         ("LlamaForCausalLM", {"rope_scaling": {"type": "linear", "factor": 2}}),
         ("Olmo2ForCausalLM", {"attention_bias": True, "rope_theta": 500.0}),
