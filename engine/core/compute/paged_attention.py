@@ -70,7 +70,8 @@ class _GroupAttention:
     def __init__(self, config: ModelConfig, kv_cache: KVCache, group: Group, layer: int) -> None:
         self.tokens = group.tokens
         rows, size = len(group.seq_lens), kv_cache.block_size
-        kv_heads, head_dim = config.kv_shape(layer)
+        _, twice_kv_heads, head_dim = kv_cache.by_slot[layer].shape
+        kv_heads = twice_kv_heads // 2
         self._shape = (rows, group.query_len, kv_heads, config.num_heads // kv_heads, head_dim)
 
         # Read whole blocks, starting at the window of the row's first new token. Without a window,
