@@ -42,6 +42,11 @@ class LlamaConfig(ModelConfig):
     norm_topk_prob: bool
     sparse_layers: tuple[bool, ...]
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What the names of tensors begin with that a file may have although no layer reads them."""
+        return ()
+
 
 def check_entries(*entries: tuple[str, object, object]) -> None:
     """Check entries of a config.json, given as (name, value, the only supported value).

@@ -4,12 +4,14 @@ Every entry that changes the computation is either supported or rejected by name
 silently ignored, the model would run and write nonsense.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from engine.core.compute.model import ModelConfig
+from engine.models.config_gemma4 import GEMMA4, read_gemma4
 from engine.models.config_llama import read_llama
 from engine.models.families import FAMILIES
 from engine.models.gpt2 import ARCHITECTURE as GPT2
@@ -18,6 +20,10 @@ from engine.models.recurrent import reject_recurrent
 from engine.models.weights.checkpoint import CheckpointError
 
 SUPPORTED = frozenset({*FAMILIES, GPT2})
+_READERS: dict[str, Callable[[str, dict[str, Any]], ModelConfig]] = {
+    GPT2: read_gpt2,
+    **dict.fromkeys(GEMMA4, read_gemma4),
+}
 
 
 def read_config(directory: Path) -> ModelConfig:
@@ -40,7 +46,7 @@ def parse_config(entries: dict[str, Any]) -> ModelConfig:
     """Convert the entries of a config.json; raises the same errors as `read_config`."""
     architecture = _checked_architecture(entries)
     _reject_quantized(entries)
-    read = read_gpt2 if architecture == GPT2 else read_llama
+    read = _READERS.get(architecture, read_llama)
     try:
         config = read(architecture, entries)
     except msgspec.ValidationError as error:

@@ -91,11 +91,11 @@ class Attention:
         queries_keys = heads[:, : self._num_rotated]
         normed = queries_keys if self._qk_norm is None else self._qk_norm(queries_keys)
         if self._rotation is not None:
-            _rotate(normed, rotations[self._rotation], out=queries_keys)
+            rotate(normed, rotations[self._rotation], out=queries_keys)
         return self._output(attend(self._layer, heads[:, : self._heads], heads[:, self._heads :]))
 
 
-def _rotate(x: Tensor, rotation: Rotation, out: Tensor) -> None:
+def rotate(x: Tensor, rotation: Rotation, out: Tensor) -> None:
     """Rotate the first values of each head of `x`, which is overwritten, into `out`; see `rope.py`."""
     cos, sin = rotation
     size = cos.shape[-1]
@@ -108,6 +108,8 @@ def _rotate(x: Tensor, rotation: Rotation, out: Tensor) -> None:
 
 class Layer:
     """One decoder layer, which updates the residual stream in place."""
+
+    attention_kind: type[Attention] = Attention
 
     def __init__(
         self,
@@ -124,7 +126,9 @@ class Layer:
 
         names = config.family.norms
         self._before_attention = norm(names.before_attention)
-        self._attention = Attention(config, weights, f"{prefix}.self_attn", index, rotation)
+        self._attention = self.attention_kind(
+            config, weights, f"{prefix}.self_attn", index, rotation
+        )
         self._after_attention = norm(names.after_attention)
         self._before_feed_forward = norm(names.before_feed_forward)
         network = MixtureOfExperts if config.sparse_layers[index] else FeedForward
@@ -163,14 +167,16 @@ class Decoder(InMemory):
     """
 
     config: LlamaConfig
+    layer_kind: type[Layer] = Layer
 
     def __init__(self, config: LlamaConfig, weights: Checkpoint) -> None:
         self.config = config
         self.dtype, self.device = weights.dtype, weights.device
         self._activations = activation_dtype(self.dtype, self.device)
         prefix = config.family.text_prefix
-        weights.ignore_others(prefix)
-        rows = {f"{prefix}model.embed_tokens.weight": config.vocab_size}
+        weights.ignore_others(prefix, config.unread)
+        body = f"{prefix}{config.family.body}"
+        rows = {f"{body}embed_tokens.weight": config.vocab_size}
         self._embedding = Embedding(weights.load_matrix(rows, config.hidden_size))
         self._embedding_scale = 1.0
         if config.family.scaled_embedding:
@@ -180,17 +186,16 @@ class Decoder(InMemory):
         # Layers that rotate alike share a table.
         self._ropes = list(dict.fromkeys(rope for rope in config.ropes if rope is not None))
         self._layers = [
-            Layer(
+            self.layer_kind(
                 config,
                 weights,
-                f"{prefix}model.layers.{index}",
+                f"{body}layers.{index}",
                 index,
                 None if rope is None else self._ropes.index(rope),
             )
             for index, rope in enumerate(config.ropes)
         ]
-        name = f"{prefix}model.norm.weight"
-        self._norm = load_norm(config, weights, name, config.hidden_size)
+        self._norm = load_norm(config, weights, f"{body}norm.weight", config.hidden_size)
         name = f"{prefix}lm_head.weight"
         embedding, tied = self._embedding.weight, config.tied_embeddings
         lm_head = weights.load_lm_head(embedding, tied=tied, name=name)

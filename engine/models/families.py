@@ -50,6 +50,7 @@ class Family:
     text_prefix       what the names of the decoder's tensors start with in a model that also has
                       other parts. Those parts, and their entries in config.json, are not read
     text_kinds        in such a model, the decoder's architecture by the model_type of its text_config
+    body              what comes between that and the names of the layers
     """
 
     norms: Norms = _LLAMA
@@ -67,6 +68,7 @@ class Family:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     text_prefix: str = ""
     text_kinds: Mapping[str, str] = field(default_factory=dict)
+    body: str = "model."
 
 
 _GEMMA3 = Family(
@@ -103,6 +105,26 @@ _OLMO2 = Family(
     qk_norm="projection",
     defaults={"rms_norm_eps": 1e-5},
 )
+_GEMMA4 = replace(
+    _GEMMA3,
+    norm_offset=0.0,
+    defaults={
+        "vocab_size": 262_144,
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131_072,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size_per_layer_input": 256,
+        "vocab_size_per_layer_input": 262_144,
+        "sliding_window": 512,
+        "tie_word_embeddings": True,
+    },
+)
+_GEMMA4_PARTS = replace(_GEMMA4, text_prefix="model.language_model.", body="")
 _QWEN = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 
 FAMILIES = {
@@ -166,4 +188,15 @@ FAMILIES = {
     ),
     "Gemma3ForCausalLM": _GEMMA3,
     "Gemma3ForConditionalGeneration": replace(_GEMMA3, text_prefix="language_model."),
+    "Gemma4ForCausalLM": _GEMMA4,
+    "Gemma4ForConditionalGeneration": _GEMMA4_PARTS,
+    "Gemma4UnifiedForConditionalGeneration": replace(
+        _GEMMA4_PARTS,
+        defaults=dict(_GEMMA4.defaults)
+        | {
+            "hidden_size_per_layer_input": 0,
+            "sliding_window": 1024,
+            "max_position_embeddings": 262_144,
+        },
+    ),
 }

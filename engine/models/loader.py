@@ -12,7 +12,9 @@ from engine.core.config import EngineConfig
 from engine.core.tokenizer import TokenizerError
 from engine.models.config import LlamaConfig
 from engine.models.config_file import read_config
+from engine.models.config_gemma4 import Gemma4Config
 from engine.models.decoder import Decoder
+from engine.models.gemma4 import Gemma4
 from engine.models.gpt2 import GPT2
 from engine.models.kernels import noted
 from engine.models.memory import MemoryPlan, plan_memory
@@ -130,7 +132,9 @@ def _open(model: str | Path, dtype: Precision | str, device: Device | str) -> _F
     else:
         config, weights = read_config(path), Checkpoint(path)
     if isinstance(config, LlamaConfig):
-        weights.ignore_others(config.family.text_prefix)  # their memory is not needed
+        weights.ignore_others(
+            config.family.text_prefix, config.unread
+        )  # their memory is not needed
     weights.dtype, weights.device = resolve_dtype(dtype, weights.stored_dtype(), place), place
     return _Found(path, name, config, weights)
 
@@ -199,8 +203,12 @@ def _find(model: str | Path) -> tuple[Path, str]:
 def build(config: ModelConfig, weights: Checkpoint) -> Decoder | GPT2:
     """Build the model that `config` describes. Raises CheckpointError if the weights do not match."""
     with noted() as kernels:
-        kind = Decoder if isinstance(config, LlamaConfig) else GPT2
-        model: Decoder | GPT2 = kind(config, weights)  # type: ignore[arg-type]
+        if isinstance(config, Gemma4Config):
+            model: Decoder | GPT2 = Gemma4(config, weights)
+        elif isinstance(config, LlamaConfig):
+            model = Decoder(config, weights)
+        else:
+            model = GPT2(config, weights)
     model.kernels = kernels
     weights.release_all()  # of matrices that were packed, nothing else needs the file's pages
     return model

@@ -14,6 +14,7 @@ Differs from vLLM, which loads the model, runs a dummy step to measure the peak,
 `gpu_memory_utilization` leaves. Here the number of KV slots is a setting, because lessons depend on it.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,14 +153,17 @@ def working_bytes(model: ModelConfig, engine: EngineConfig, dtype: torch.dtype) 
 
     It leaves out the logits of scored prompts (`prompt_logprobs`), which few requests ask for.
     """
-    size, heads = dtype.itemsize, model.num_heads + 2 * model.num_kv_heads
+    size, shapes = dtype.itemsize, [model.kv_shape(layer) for layer in range(model.num_layers)]
     tokens = max(engine.token_budget, engine.max_batch_size)
     # The residual stream and its norm, in float32 too; queries, keys and values; gate, up and product.
     per_token = 2 * model.hidden_size * (size + _FLOAT32)
-    per_token += 2 * heads * model.head_dim * (size + _FLOAT32) + 3 * model.intermediate_size * size
+    heads = max((model.num_heads + 2 * kv_heads) * head_dim for kv_heads, head_dim in shapes)
+    per_token += 2 * heads * (size + _FLOAT32) + 3 * model.intermediate_size * size
+    # The inputs that Gemma 4's layers add to the residual stream, and what they are computed from.
+    per_token += 3 * model.num_layers * getattr(model, "per_layer_size", 0) * (size + _FLOAT32)
     slots = engine.num_blocks * engine.block_size
     # One chunk with the whole context; the mask repeats for query heads that share a KV head.
-    sharing = model.num_heads // model.num_kv_heads
+    sharing = max(model.num_heads // kv_heads for kv_heads, _ in shapes)
     mask = engine.token_budget * sharing * min(slots, model.max_context) * (size + _FLOAT32)
     logits = engine.max_batch_size * model.vocab_size * _FLOAT32 * _LOGITS_COPIES
     return tokens * per_token + slots * _gathered_bytes(model, dtype) + mask + logits
@@ -171,7 +175,8 @@ def _gathered_bytes(model: ModelConfig, dtype: torch.dtype) -> int:
     The layers with the same window share a buffer; see `PagedAttention`. Beside a buffer in half
     precision, a CPU without instructions for it has one in float32.
     """
-    values = 2 * model.num_kv_heads * model.head_dim * len(set(model.windows))
+    shapes = {window: model.kv_shape(layer) for layer, window in enumerate(model.windows)}
+    values = 2 * sum(map(math.prod, shapes.values()))
     return values * (dtype.itemsize + (_FLOAT32 if dtype != torch.float32 else 0))
 
 

@@ -10,6 +10,8 @@ dynamic  lowers none up to the length the model was trained on; see `DynamicScal
 llama3   lowers the low frequencies and keeps the high ones, which tell neighbours apart (Llama 3.1,
          arXiv:2407.21783)
 yarn     the same idea with a different ramp and sharper attention (arXiv:2309.00071)
+proportional
+         rotates only the fastest frequencies; see `ProportionalScaling`
 longrope has a searched factor for each frequency, and others for long texts; see `LongRopeScaling`
 
 Frequencies are `[head_dim / 2]` in radians per token, fastest first. Each is a constant fraction of
@@ -147,6 +149,22 @@ class FactorsScaling(_Scaling, frozen=True, tag="factors"):
         return frequencies / torch.tensor(self.factors)
 
 
+class ProportionalScaling(_Scaling, frozen=True, tag="proportional"):
+    """Leaves out the slowest frequencies: the values of their pairs do not depend on the position.
+
+    Unlike `Rope.size`, which rotates the first values of a head as if it were smaller, this keeps the
+    pairs and the frequencies of the whole head (Gemma 4).
+    """
+
+    partial_rotary_factor: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    factor: _Factor = 1.0
+
+    def scaled(self, frequencies: Tensor, length: int) -> Tensor:
+        """See `LinearScaling`."""
+        kept = int(self.partial_rotary_factor * len(frequencies))
+        return frequencies * (torch.arange(len(frequencies)) < kept) / self.factor
+
+
 class LongRopeScaling(_Scaling, frozen=True, tag="longrope"):
     """Divides each frequency by a factor of its own, and all rotations become longer (Phi-3).
 
@@ -177,7 +195,13 @@ class LongRopeScaling(_Scaling, frozen=True, tag="longrope"):
 
 
 RopeScaling: TypeAlias = (
-    LinearScaling | DynamicScaling | Llama3Scaling | YarnScaling | FactorsScaling | LongRopeScaling
+    LinearScaling
+    | DynamicScaling
+    | Llama3Scaling
+    | YarnScaling
+    | FactorsScaling
+    | ProportionalScaling
+    | LongRopeScaling
 )
 
 
@@ -192,8 +216,9 @@ def read_scaling(
     """
     entries = {name: value for name, value in entries.items() if value is not None}
     entries.pop("rope_theta", None)
-    entries.pop("partial_rotary_factor", None)
     kind = entries.pop("type", "default")  # the name before transformers 4.43
+    if entries.get("rope_type") != "proportional":
+        entries.pop("partial_rotary_factor", None)
     if "short_factor" in entries:
         entries["rope_type"] = "longrope"  # the first files of Phi-3 say "su" or "yarn"
     kind = entries.setdefault("rope_type", kind)
@@ -209,7 +234,7 @@ def read_scaling(
     except msgspec.ValidationError as error:
         raise CheckpointError(
             f"rope scaling {kind!r} in config.json is not supported ({error}); supported are linear, "
-            "dynamic, llama3, yarn and longrope with the entries of transformers"
+            "dynamic, llama3, yarn, proportional and longrope with the entries of transformers"
         ) from error
     for name in ("factors", "short_factor", "long_factor"):
         factors = getattr(scaling, name, None)

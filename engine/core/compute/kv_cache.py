@@ -6,7 +6,9 @@ token is one operation. Each block is contiguous, so reading a block is one copy
     [layers, num_blocks, block_size, 2 (keys, values), kv_heads, head_dim]
 
 If sliding layers free what is behind their window (`engine/extensions/window_pages.py`), they have a
-smaller tensor with window pages in place of blocks, and `page_of` says which page a block has.
+smaller tensor with window pages in place of blocks, and `page_of` says which page a block has. They
+also have a tensor of their own if their heads have another shape (Gemma 4); without window pages, it
+has every block. A layer that shares the KV of an earlier one (`ModelConfig.kv_source`) has none.
 
 Differs from vLLM (`vllm/v1/attention/backends/flash_attn.py`):
 
@@ -30,9 +32,10 @@ class KVCache:
     """The KV memory of all layers. A slot's contents are undefined until it is written.
 
     tensor         the memory of the layers that have every block, in the layout above
-    window_tensor  the memory of sliding layers that have window pages, in the same layout; empty if
-                   there are none
-    page_of        [num_blocks] each block's window page; -1 for none
+    window_tensor  the memory of sliding layers that have window pages or heads of another shape, in
+                   the same layout; it has no layers if there are none
+    has_window_pages  whether `window_tensor` has window pages in place of blocks
+    page_of        [num_blocks] where `window_tensor` has each block; -1 for nowhere
     activation_dtype  the type that attention computes in; see `device.py`
     by_slot[l]     layer l as `[blocks or pages * block_size, 2 * kv_heads, head_dim]`, for writing
                    tokens
@@ -51,42 +54,44 @@ class KVCache:
         num_window_pages: int | None = None,
     ) -> None:
         self.block_size = block_size
-        self._num_layers = config.num_layers
-        self._sliding: list[int] = []
-        if num_window_pages is not None:
-            windows = enumerate(config.windows)
-            self._sliding = [layer for layer, window in windows if window is not None]
-        self._full = [one for one in range(config.num_layers) if one not in self._sliding]
-        slots = block_size, 2, config.num_kv_heads, config.head_dim
-        pages = num_window_pages or 0
+        own, windows = config.layers_with_kv, config.windows
+        self.has_window_pages = num_window_pages is not None and config.window is not None
+        self._is_paged = [self.has_window_pages and window is not None for window in windows]
+        apart = self.has_window_pages or config.global_heads is not None
+        self._sliding = [layer for layer in own if apart and windows[layer] is not None]
+        self._full = [layer for layer in own if layer not in self._sliding]
+        pages = num_blocks if num_window_pages is None else num_window_pages
         try:
-            sizes = (len(self._full), num_blocks), (len(self._sliding), pages)
             self.tensor, self.window_tensor = (
-                torch.empty((*size, *slots), dtype=dtype, device=device) for size in sizes
+                torch.empty(
+                    (len(layers), count, block_size, 2, *config.kv_shape(next(iter(layers), 0))),
+                    dtype=dtype,
+                    device=device,
+                )
+                for layers, count in ((self._full, num_blocks), (self._sliding, pages))
             )
         except (RuntimeError, TypeError) as error:  # TypeError: a size too large for torch
             raise ConfigError(
                 f"max_kv_tokens: {num_blocks} KV blocks of {block_size} tokens do not fit in "
                 f"memory; lower it ({error})"
             ) from error
-        self.has_window_pages = bool(self._sliding)
         self.activation_dtype = activation_dtype(dtype, device)
-        self.page_of = torch.full((num_blocks if self._sliding else 0,), -1, device=device)
+        self.page_of = torch.arange(num_blocks if self._sliding else 0, device=device)
+        if self.has_window_pages:
+            self.page_of.fill_(-1)
         memory = dict(zip(self._full, self.tensor, strict=True))
         memory |= zip(self._sliding, self.window_tensor, strict=True)
-        layers = [memory[layer] for layer in range(config.num_layers)]
-        self.by_slot = [
-            layer.view(-1, 2 * config.num_kv_heads, config.head_dim) for layer in layers
-        ]
+        layers = [memory[config.kv_source(layer)] for layer in range(config.num_layers)]
+        self.by_slot = [layer.view(-1, 2 * layer.shape[-2], layer.shape[-1]) for layer in layers]
         self.by_block = [layer.flatten(1) for layer in layers]
 
     def blocks_in(self, layer: int, blocks: Tensor) -> Tensor:
         """Return where a layer has `blocks`: their indexes in `by_block[layer]`."""
-        return self.page_of[blocks] if layer in self._sliding else blocks
+        return self.page_of[blocks] if self._is_paged[layer] else blocks
 
     def slots_in(self, layer: int, slots: Tensor) -> Tensor:
         """Return where a layer has `slots`, numbered by block: their indexes in `by_slot[layer]`."""
-        if layer not in self._sliding:
+        if not self._is_paged[layer]:
             return slots
         return self.page_of[slots // self.block_size] * self.block_size + slots % self.block_size
 
@@ -100,28 +105,37 @@ class KVCache:
         """The bytes of both tensors."""
         return self.tensor.nbytes + self.window_tensor.nbytes
 
-    # Pages: the KV of one block in all layers, as bytes, whatever the precision.
+    # Pages: the KV of one block in all layers, as bytes, whatever the precision. First come the layers
+    # of `tensor`, then those of `window_tensor`.
 
     @property
     def page_shape(self) -> tuple[int, ...]:
-        """The shape of a page: [layers, block_size, 2 (keys, values), kv_heads, head_dim]."""
-        return self._num_layers, *self.tensor.shape[2:]
+        """The shape of a page: [layers, block_size, 2 (keys, values), kv_heads, head_dim].
+
+        It is only [values] if the heads of the layers have different shapes.
+        """
+        full, windows = self.tensor.shape, self.window_tensor.shape
+        if full[2:] == windows[2:]:
+            return full[0] + windows[0], *full[2:]
+        return (self.page_bytes // self.tensor.element_size(),)
 
     @property
     def page_bytes(self) -> int:
         """The size of a page."""
-        return int(np.prod(self.page_shape)) * self.tensor.element_size()
+        values = _page_values(self.tensor) + _page_values(self.window_tensor)
+        return values * self.tensor.element_size()
 
     def read_pages(self, blocks: Sequence[int]) -> bytes:
-        """Return the pages of `blocks`: for each block all layers, in the layout above.
+        """Return the pages of `blocks`, one after the other.
 
         A sliding layer's part of a block without a window page is 0.
         """
-        pages = self._pages(len(blocks))
-        pages[:, self._full] = self.tensor[:, list(blocks)].transpose(0, 1)
+        full = self.tensor[:, list(blocks)].transpose(0, 1).flatten(1)
         at, found = self._window_pages(blocks)
-        pages[at[:, None], self._sliding] = self.window_tensor[:, found].transpose(0, 1)
-        return pages.view(torch.uint8).cpu().numpy().tobytes()
+        present = self.window_tensor[:, found].transpose(0, 1).flatten(1)
+        windows = present.new_zeros(len(blocks), present.shape[1])
+        windows[at] = present
+        return torch.cat((full, windows), 1).view(torch.uint8).cpu().numpy().tobytes()
 
     def write_pages(self, blocks: Sequence[int], pages: memoryview) -> None:
         """Write pages that `read_pages` returned, one to each of `blocks`.
@@ -130,13 +144,12 @@ class KVCache:
         """
         # A copy, because torch has no read-only tensors.
         values = torch.tensor(np.frombuffer(pages, np.uint8), device=self.tensor.device)
-        values = values.view(self.tensor.dtype).view(len(blocks), *self.page_shape)
-        self.tensor[:, list(blocks)] = values[:, self._full].transpose(0, 1)
+        values = values.view(self.tensor.dtype).view(len(blocks), -1)
+        sizes = [_page_values(one) for one in (self.tensor, self.window_tensor)]
+        full, windows = torch.split(values, sizes, dim=1)
+        self.tensor[:, list(blocks)] = _by_layer(full, self.tensor)
         at, found = self._window_pages(blocks)
-        self.window_tensor[:, found] = values[at[:, None], self._sliding].transpose(0, 1)
-
-    def _pages(self, count: int) -> Tensor:
-        return self.tensor.new_zeros(count, *self.page_shape)
+        self.window_tensor[:, found] = _by_layer(windows[at], self.window_tensor)
 
     def _window_pages(self, blocks: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return which of `blocks`, by index, have a window page, and those pages."""
@@ -151,3 +164,13 @@ class KVCache:
             if self._sliding:
                 pages = self.page_of
                 self.window_tensor[:, pages[destination]] = self.window_tensor[:, pages[source]]
+
+
+def _page_values(tensor: Tensor) -> int:
+    """Return the number of values of one block in the layers of `tensor`."""
+    return tensor[:, :1].numel()
+
+
+def _by_layer(pages: Tensor, tensor: Tensor) -> Tensor:
+    """Turn [blocks, values of a page] into the layout of `tensor`."""
+    return pages.reshape(len(pages), tensor.shape[0], *tensor.shape[2:]).transpose(0, 1)

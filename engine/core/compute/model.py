@@ -3,6 +3,7 @@
 `engine/models` has the families that implement it.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,12 +11,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-# (layer, queries [tokens, heads, head_dim], keys and values [tokens, 2 * kv_heads, head_dim])
-# -> [tokens, heads * head_dim]; see `PagedAttention`.
-Attend = Callable[[int, Tensor, Tensor], Tensor]
+# (layer, queries [tokens, heads, head_dim], keys and values [tokens, 2 * kv_heads, head_dim], None for
+# a layer that reads another one's) -> [tokens, heads * head_dim]; see `PagedAttention`.
+Attend = Callable[[int, Tensor, Tensor | None], Tensor]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """The sizes of a decoder; GPT-2 needs no others.
 
@@ -23,6 +24,8 @@ class ModelConfig:
     max_context   longest text (prompt plus output) that the position embeddings support
     windows       [layers] number of tokens each token sees in this layer, including itself; None:
                   all before it
+    global_heads  (KV heads, head_dim) of layers without a window, if they differ from the others'
+    num_kv_shared_layers  number of layers at the end that have no KV of their own; see `kv_source`
     """
 
     architecture: str
@@ -37,6 +40,30 @@ class ModelConfig:
     norm_eps: float
     tied_embeddings: bool
     windows: tuple[int | None, ...]
+    global_heads: tuple[int, int] | None = None
+    num_kv_shared_layers: int = 0
+
+    def kv_shape(self, layer: int) -> tuple[int, int]:
+        """Return the number of KV heads of a layer and their size."""
+        if self.global_heads is not None and self.windows[layer] is None:
+            return self.global_heads
+        return self.num_kv_heads, self.head_dim
+
+    def kv_source(self, layer: int) -> int:
+        """Return the layer whose KV a layer reads.
+
+        This is the layer itself, or, for one of those that share KV, the last layer before all of
+        them that has the same window.
+        """
+        own = self.num_layers - self.num_kv_shared_layers
+        if layer < own:
+            return layer
+        return max(one for one in range(own) if self.windows[one] == self.windows[layer])
+
+    @property
+    def layers_with_kv(self) -> range:
+        """The layers that have KV of their own."""
+        return range(self.num_layers - self.num_kv_shared_layers)
 
     @property
     def window(self) -> int | None:
@@ -84,13 +111,15 @@ def kv_bytes(
     num_window_pages: int | None = None,
 ) -> int:
     """Return the bytes of a `KVCache` of this size."""
-    sliding = sum(window is not None for window in model.windows)
-    if num_window_pages is None:
-        sliding = num_window_pages = 0
-    blocks = (model.num_layers - sliding) * num_blocks + sliding * num_window_pages
-    return blocks * block_size * 2 * model.num_kv_heads * model.head_dim * dtype.itemsize
+    values = 0
+    for layer in model.layers_with_kv:
+        blocks = num_blocks
+        if num_window_pages is not None and model.windows[layer] is not None:
+            blocks = num_window_pages
+        values += blocks * math.prod(model.kv_shape(layer))
+    return values * block_size * 2 * dtype.itemsize
 
 
 def kv_bytes_per_token(model: ModelConfig, dtype: torch.dtype) -> int:
-    """Return the bytes of a token's keys and values in all layers."""
+    """Return the bytes of a token's keys and values in all layers that have their own."""
     return kv_bytes(model, dtype, 1, 1)

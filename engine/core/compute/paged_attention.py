@@ -47,16 +47,18 @@ class PagedAttention:
                     _GroupAttention(config, kv_cache, group, layer) for group in batch.groups
                 ]
 
-    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor | None) -> Tensor:
         """Write the new keys and values, then attend from each token to its context.
 
         queries      [tokens, heads, head_dim]
-        keys_values  [tokens, 2 * kv_heads, head_dim], all key heads, then all value heads
+        keys_values  [tokens, 2 * kv_heads, head_dim], all key heads, then all value heads; None if
+                     the layer reads the KV of an earlier one
         returns      [tokens, heads * head_dim]
         """
         window, cache = self._windows[layer], self._kv_cache
-        keys_values = keys_values.to(cache.tensor.dtype)
-        cache.by_slot[layer].index_copy_(0, self._slots[window], keys_values)
+        if keys_values is not None:
+            keys_values = keys_values.to(cache.tensor.dtype)
+            cache.by_slot[layer].index_copy_(0, self._slots[window], keys_values)
         blocks, groups = cache.by_block[layer], self._groups[window]
         outputs = [group.attend(queries[group.tokens], blocks) for group in groups]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
@@ -68,7 +70,8 @@ class _GroupAttention:
     def __init__(self, config: ModelConfig, kv_cache: KVCache, group: Group, layer: int) -> None:
         self.tokens = group.tokens
         rows, size = len(group.seq_lens), kv_cache.block_size
-        kv_heads, head_dim = config.num_kv_heads, config.head_dim
+        _, twice_kv_heads, head_dim = kv_cache.by_slot[layer].shape
+        kv_heads = twice_kv_heads // 2
         self._shape = (rows, group.query_len, kv_heads, config.num_heads // kv_heads, head_dim)
 
         # Read whole blocks, starting at the window of the row's first new token. Without a window,
@@ -178,11 +181,12 @@ class ReferenceAttention:
     def __init__(self, config: ModelConfig, kv_cache: KVCache, batch: Batch) -> None:
         self.config, self.kv_cache, self.batch = config, kv_cache, batch
 
-    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor | None) -> Tensor:
         """Write the new keys and values, then attend for each row: [tokens, heads * head_dim]."""
         cache, window = self.kv_cache.by_slot[layer], self.config.windows[layer]
         slots = self.kv_cache.slots_in(layer, self.batch.slot_mapping)
-        cache[slots] = keys_values.to(cache.dtype)
+        if keys_values is not None:
+            cache[slots] = keys_values.to(cache.dtype)
         outputs: list[Tensor] = []
         for group in self.batch.groups:
             rows = queries[group.tokens].view(-1, group.query_len, *queries.shape[1:])
@@ -198,7 +202,7 @@ class ReferenceAttention:
         self, query: Tensor, cache: Tensor, seq_len: int, block_table: Tensor, window: int | None
     ) -> Tensor:
         """Attend from a row's last tokens, `query` [query_len, heads, head_dim], to its context."""
-        block_size, kv_heads = self.kv_cache.block_size, self.config.num_kv_heads
+        block_size, kv_heads = self.kv_cache.block_size, cache.shape[1] // 2
         window = window or seq_len
         queries_at = torch.arange(seq_len - len(query), seq_len, device=cache.device)
         # Before the window of the first query, a sliding layer may have no KV.
@@ -208,7 +212,7 @@ class ReferenceAttention:
         keys, values = cache[slots].to(query.dtype).chunk(2, dim=1)  # [keys, kv_heads, head_dim]
         group_size = self.config.num_heads // kv_heads  # query heads that share a KV head
         keys, values = (kv.repeat_interleave(group_size, dim=1) for kv in (keys, values))
-        scores = torch.einsum("qhd,khd->hqk", query, keys) / self.config.head_dim**0.5
+        scores = torch.einsum("qhd,khd->hqk", query, keys) / query.shape[-1] ** 0.5
         distance = queries_at[:, None] - keys_at  # how far back each key is; < 0: ahead
         visible = (distance >= 0) & (distance < window)
         probs = scores.masked_fill(~visible, -torch.inf).softmax(dim=-1)

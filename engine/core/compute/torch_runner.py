@@ -54,11 +54,17 @@ class TorchRunner:
     def describe(self) -> dict[str, Any]:
         """Return the model's sizes, its precision, its kernels and its KV memory in bytes.
 
-        `kv_bytes_per_token` counts every layer. `kv_bytes` is the KV memory that is reserved; it is
-        less than that for all tokens if sliding layers have window pages.
+        `kv_bytes_per_token` counts every layer that has KV of its own. `kv_bytes` is the KV memory
+        that is reserved; it is less than that for all tokens if sliding layers have window pages.
         """
         config = self._model.config
         reserved = {} if self.kv_cache is None else {"kv_bytes": self.kv_cache.nbytes}
+        unlike: dict[str, Any] = {}  # the layers whose KV is not like that of the others
+        if config.global_heads is not None:
+            kv_heads, head_dim = config.global_heads
+            unlike |= {"global_kv_heads": kv_heads, "global_head_dim": head_dim}
+        if config.num_kv_shared_layers:
+            unlike |= {"kv_shared_layers": config.num_kv_shared_layers}
         experts = {}
         if num_experts := getattr(config, "num_experts", 0):
             per_token = getattr(config, "experts_per_token", 0)
@@ -79,6 +85,7 @@ class TorchRunner:
             "weight_bytes": self._model.weight_bytes,
             "kv_bytes_per_token": kv_bytes_per_token(config, self._model.dtype),
             "kernels": dict(self._model.kernels),
+            **unlike,
             **reserved,
             **experts,
         }
@@ -108,7 +115,7 @@ class TorchRunner:
         """Return the format of a page: the KV of one block in all layers, see `KVCache`."""
         cache, dtype = self._reserved(), dtype_name(self._model.dtype)
         model = self._model.fingerprint
-        if len(cache.window_tensor):
+        if cache.has_window_pages:
             model += f", sliding layers only in a window of {self.window}"
         return KVFormat(model, dtype, cache.page_shape, cache.page_bytes)
 

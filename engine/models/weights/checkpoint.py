@@ -249,9 +249,17 @@ class Checkpoint:
         """Allow these tensors to stay unused."""
         self._unused -= set(names)
 
-    def ignore_others(self, prefix: str) -> None:
-        """Forget tensors whose names do not start with `prefix`, such as those of an image encoder."""
-        self._tensors = {n: one for n, one in self._tensors.items() if n.startswith(prefix)}
+    def ignore_others(self, prefix: str, unread: tuple[str, ...] = ()) -> None:
+        """Forget tensors whose names do not start with `prefix`, or that start with one of `unread`.
+
+        Those are the tensors of an image encoder, or weights that a model has although it does not
+        read them.
+        """
+        self._tensors = {
+            name: tensor
+            for name, tensor in self._tensors.items()
+            if name.startswith(prefix) and not name.startswith(unread)
+        }
         self._unused &= self._tensors.keys()
 
     def check_all_loaded(self) -> None:

@@ -53,18 +53,12 @@ class Driver:
                 held[
                     request.block_table[position // self.block_size], position % self.block_size
                 ] = True
-        self.kv[:, ~held] = float("nan")
+        for memory in (self.kv, self.runner.kv_cache.window_tensor):
+            memory[:, ~held] = float("nan")
 
     def request(self, tokens: Sequence[int], **params) -> Request:
-        id_ = next(self._ids)
-        return Request(
-            id=id_,
-            tokens=list(tokens),
-            texts=[],
-            params=SamplingParams(**params),
-            root=id_,
-            prompt_length=len(tokens),
-        )
+        id_, params = next(self._ids), SamplingParams(**params)
+        return Request(id_, list(tokens), [], params, root=id_, prompt_length=len(tokens))
 
     def row(
         self,
@@ -99,12 +93,7 @@ class Driver:
         """What the sampler of this step is given: [logits, vocab]. The requests do not advance."""
         seen = []
         forward = self.runner._model.forward
-
-        def spy(*args):
-            seen.append(forward(*args))
-            return seen[-1]
-
-        self.runner._model.forward = spy
+        self.runner._model.forward = lambda *a: seen.append(forward(*a)) or seen[-1]
         try:
             self.runner.run(rows, [])
         finally:

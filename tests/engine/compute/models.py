@@ -51,6 +51,14 @@ MINISTRAL3 = SIZES | {
     "rope_parameters": YARN
     | dict(rope_type="yarn", mscale=1.0, mscale_all_dim=0.5, llama_4_scaling_beta=0.3),
 }
+GEMMA4 = dict(
+    num_hidden_layers=5, sliding_window=8, global_head_dim=32, final_logit_softcapping=8.0
+)
+KINDS = ("sliding", "full", "sliding", "sliding", "full")
+GEMMA4 |= dict(layer_types=[f"{kind}_attention" for kind in KINDS], hidden_size_per_layer_input=0)
+SHARED = dict(num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=8)
+SHARED |= dict(vocab_size_per_layer_input=97, pad_token_id=0)
+FEW_HEADS = dict(attention_k_eq_v=True, num_global_key_value_heads=1, pad_token_id=0)
 VISION = dict(
     hidden_size=16,
     intermediate_size=16,
@@ -123,6 +131,15 @@ MODELS = {
         "Gemma3ForConditionalGeneration",
         dict(text_config=SIZES | GEMMA3, vision_config=VISION, mm_tokens_per_image=4),
     ),
+    "gemma4": ("Gemma4ForCausalLM", SIZES | GEMMA4 | SHARED),
+    "gemma4-with-vision": (
+        "Gemma4ForConditionalGeneration",
+        dict(text_config=SIZES | GEMMA4 | SHARED, vision_config=None),
+    ),
+    "gemma4-keys-are-values": (
+        "Gemma4UnifiedForConditionalGeneration",
+        dict(text_config=SIZES | GEMMA4 | FEW_HEADS, vision_config=None),
+    ),
     "phi3": ("Phi3ForCausalLM", DERIVED | dict(sliding_window=9, rope_theta=500.0)),
     "phi4-short-tied": ("Phi3ForCausalLM", DERIVED | phi4(1024) | dict(tie_word_embeddings=True)),
     "phi4-long": ("Phi3ForCausalLM", DERIVED | phi4(16)),
@@ -183,6 +200,10 @@ def spread_out(model, matrices=0.15):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * (0.3 if parameter.ndim == 1 else matrices))
+        if "Gemma4" in type(model).__name__:  # in the others, queries are divided by sqrt(head_dim)
+            for name, tensor in model.state_dict().items():
+                ending = name.rpartition("self_attn.")[2].rpartition(".layer_")[2]
+                tensor.mul_({"q_norm.weight": 0.25, "scalar": 1.5}.get(ending, 1.0))
     return model
 
 

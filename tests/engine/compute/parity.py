@@ -89,6 +89,7 @@ ROWS: dict[str, Callable[[Path], Subject]] = {
     "llama-llama3, bf16": _from_directory("llama-llama3", torch.bfloat16),
     "qwen3, fp16": _from_directory("qwen3", torch.float16),
     "gemma3, bf16": _from_directory("gemma3", torch.bfloat16),
+    "gemma4, bf16": _from_directory("gemma4", torch.bfloat16),
     "olmo2, bf16": _from_directory("olmo2", torch.bfloat16),
     "phi4-long, fp16": _from_directory("phi4-long", torch.float16),
     "gguf llama, Q8_0": _from_fixture("llama-Q8_0"),

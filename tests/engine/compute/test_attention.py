@@ -30,21 +30,13 @@ from tests.engine.workloads import finish
 BLOCKS = 400
 
 
+SIZES = dict(vocab_size=10, hidden_size=8, intermediate_size=8, num_layers=2, max_context=1000)
+OTHERS = dict(architecture="any", norm_eps=1e-6, tied_embeddings=True)
+
+
 def config_of(kv_heads, sharing, windows):
-    return ModelConfig(
-        architecture="any",
-        vocab_size=10,
-        hidden_size=8,
-        intermediate_size=8,
-        num_layers=2,
-        num_heads=kv_heads * sharing,
-        num_kv_heads=kv_heads,
-        head_dim=8,
-        max_context=1000,
-        norm_eps=1e-6,
-        tied_embeddings=True,
-        windows=windows,
-    )
+    heads = dict(num_heads=kv_heads * sharing, num_kv_heads=kv_heads, head_dim=8)
+    return ModelConfig(**SIZES, **OTHERS, **heads, windows=windows)
 
 
 def random_rows(rng, block_size):
@@ -135,11 +127,12 @@ SMALL = EngineConfig(
 
 @pytest.fixture
 def runner_of(a_model):
-    """Make a runner with sliding layers: all, some, or of two sizes."""
+    """Make a runner with sliding layers: all, some, of two sizes, or with heads of another shape."""
 
     def make(kind: str) -> TorchRunner:
-        directory, _ = a_model("mistral")
-        config = replace(read_config(directory), windows=SLIDING[kind])
+        directory, _ = a_model("mistral" if kind in SLIDING else kind)
+        config = read_config(directory)
+        config = replace(config, windows=SLIDING.get(kind, config.windows))
         return TorchRunner(build(config, Checkpoint(directory, torch.float32)))
 
     return make
@@ -177,6 +170,7 @@ def texts(engine: Engine) -> dict[int, list[int]]:
         ("all", {"prefix_cache": "radix"}),
         ("some", {"prefix_cache": "radix", "max_kv_tokens": 160}),  # preempts
         ("some", {"prefix_cache": "hash", "admission": "whole"}),
+        ("gemma4", {"prefix_cache": "radix", "max_kv_tokens": 160}),
         ("of two sizes", {"prefix_cache": "off"}),
         ("of two sizes", {"prefix_cache": "hash", "async_scheduling": True}),
     ],
@@ -217,11 +211,12 @@ def test_a_long_text_needs_no_more_window_pages_than_a_short_one(runner_of):
     assert max(used) <= 4  # a window of 9 tokens touches 3 blocks; the next token may need a fourth
 
 
-@pytest.mark.parametrize("prefix_cache", ["radix", "hash"])
-def test_a_moved_prefix_brings_its_window(runner_of, prefix_cache):
+@pytest.mark.parametrize(
+    ("kind", "prefix_cache"), [("some", "radix"), ("some", "hash"), ("gemma4", "radix")]
+)
+def test_a_moved_prefix_brings_its_window(runner_of, kind, prefix_cache):
     there, here, alone = (
-        Engine(runner_of("some"), structs.replace(SMALL, prefix_cache=prefix_cache))
-        for _ in range(3)
+        Engine(runner_of(kind), structs.replace(SMALL, prefix_cache=prefix_cache)) for _ in range(3)
     )
     prompt = [random.Random(1).randrange(97) for _ in range(43)]
     there.complete([prompt], SamplingParams(max_tokens=1), progress=False)
@@ -236,7 +231,7 @@ def test_a_moved_prefix_brings_its_window(runner_of, prefix_cache):
     assert here.log.of(v.Admitted)[0].blocks
     assert moved.token_ids == expected.token_ids
     assert here.log.state().core() == here.snapshot()
-    whole = Engine(runner_of("some"), structs.replace(SMALL, max_kv_tokens=64))
+    whole = Engine(runner_of(kind), structs.replace(SMALL, max_kv_tokens=48))
     assert whole.runner.kv_format() != here.runner.kv_format()
 
 

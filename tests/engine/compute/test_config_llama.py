@@ -4,7 +4,7 @@ import pytest
 
 from engine.models.config_file import parse_config
 from engine.models.weights.checkpoint import CheckpointError
-from tests.engine.compute.models import DERIVED, EXPERTS, phi4
+from tests.engine.compute.models import DERIVED, EXPERTS, FEW_HEADS, phi4
 from tests.facts import raises_naming
 from tests.lazy import transformers
 
@@ -20,6 +20,7 @@ CONFIGS = {
     "Olmo3ForCausalLM": "Olmo3Config",
     "Ministral3ForCausalLM": "Ministral3Config",
     "Gemma3ForCausalLM": "Gemma3TextConfig",
+    "Gemma4ForCausalLM": "Gemma4TextConfig",
 }
 ENTRIES = DERIVED | {"num_hidden_layers": 7}
 PHI4 = phi4(64)
@@ -56,6 +57,8 @@ def completed(architecture, entries):
             "Gemma3ForCausalLM",
             {"rope_local_base_freq": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
         ),
+        ("Gemma4ForCausalLM", {"num_kv_shared_layers": 1, "use_double_wide_mlp": True}),
+        ("Gemma4ForCausalLM", FEW_HEADS | {"global_head_dim": 64}),
         ("Qwen2ForCausalLM", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
         ("LlamaForCausalLM", {"rope_scaling": {"type": "linear", "factor": 2}}),
         ("Olmo2ForCausalLM", {"attention_bias": True, "rope_theta": 500.0}),
@@ -101,6 +104,10 @@ def test_the_text_part_of_a_model_with_vision():
             ["llama_4_scaling_beta", "original_max_position_embeddings"],
         ),
         ("Gemma3ForCausalLM", {"final_logit_softcapping": 30.0}, ["final_logit_softcapping"]),
+        ("Gemma4ForCausalLM", {"num_kv_shared_layers": 5}, ["num_kv_shared_layers", 5]),
+        ("Gemma4ForCausalLM", {"num_global_key_value_heads": 4, "attention_k_eq_v": True}, [4, 6]),
+        ("Gemma4ForCausalLM", {"per_layer_config": {"0": {"head_dim": 8}}}, ["per_layer_config"]),
+        ("Gemma4ForCausalLM", {"use_bidirectional_attention": "all"}, ["all", "vision"]),
         # Their queries would be neither normalised nor rotated.
         ("Qwen3ForCausalLM", {"no_rope_layers": [1, 1, 0, 1, 1, 1, 1]}, ["no_rope_layers"]),
     ],

@@ -34,7 +34,7 @@ def held_bytes(model):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["qwen3", "llama", "gpt2", "qwen3-moe"])
+@pytest.mark.parametrize("name", ["qwen3", "llama", "gpt2", "qwen3-moe", "gemma4"])
 def test_the_stated_weights_are_those_that_are_held(a_model, name, dtype):
     directory, _ = a_model(name)
     plan = loader.plan(directory, CONFIG, dtype=dtype)
@@ -66,9 +66,10 @@ def test_the_stated_kv_memory_is_what_an_engine_reserves(directory):
 
 
 @pytest.mark.parametrize("max_kv_tokens", [64, 4096])
-def test_sliding_layers_need_kv_for_their_windows_only(a_model, monkeypatch, max_kv_tokens):
+@pytest.mark.parametrize("name", ["gemma3", "gemma4"])
+def test_sliding_layers_need_kv_for_their_windows_only(a_model, monkeypatch, name, max_kv_tokens):
     """With few blocks, window pages would free nothing, and every layer has all blocks."""
-    directory, _ = a_model("gemma3")
+    directory, _ = a_model(name)
     config = EngineConfig(max_kv_tokens=max_kv_tokens, max_batch_size=2, token_budget=32)
     plan = loader.plan(directory, config)
     engine = Engine.load(directory, config)

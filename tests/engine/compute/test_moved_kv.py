@@ -3,25 +3,26 @@
 That tokens decoded from moved KV are the same: `test_attention.py`.
 """
 
+from typing import Any
+
 import torch
 
 from engine.models.loader import load
 
 
-def test_pages_keep_every_bit() -> None:
-    """Also where numpy has no name for the precision."""
-    for dtype in ("float32", "bfloat16"):
-        runner, _ = load("bundled", dtype=dtype)
+def test_pages_keep_every_bit(a_model: Any) -> None:
+    """Also where numpy has no name for the precision, or where layers have other heads."""
+    for name, dtype in (("qwen3", "float32"), ("qwen3", "bfloat16"), ("gemma4", "bfloat16")):
+        runner, _ = load(a_model(name)[0], dtype=dtype)
         runner.reserve(6, 4)
         assert runner.kv_cache is not None
-        memory = runner.kv_cache.tensor
-        memory.copy_(torch.randn(memory.shape))
-        before = memory.clone()
+        memories = runner.kv_cache.tensor, runner.kv_cache.window_tensor
+        before = [memory.copy_(torch.randn(memory.shape)).clone() for memory in memories]
         pages = runner.read_pages([4, 1])
         assert len(pages) == 2 * runner.kv_format().page_bytes
         runner.write_pages([0, 5], memoryview(pages))
-        assert torch.equal(memory[:, [0, 5]], before[:, [4, 1]])
-        assert torch.equal(memory[:, 1:5], before[:, 1:5])
+        for memory, old in zip(memories, before, strict=True):
+            assert torch.equal(memory, old[:, [4, 1, 2, 3, 4, 1]])
 
 
 def test_formats_differ_with_precision_and_block_size() -> None:

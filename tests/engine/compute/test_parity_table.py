@@ -17,7 +17,8 @@ from visualizer import read
 
 PROMPTS, OUTPUT = 6, 12
 # One of each: layer norm, grouped heads, windows, two rotations, experts, half precision, int8.
-WHOLE = {"gpt2", "qwen3", "mistral", "gemma3", "qwen3-moe", "phi4-long, fp16", "gguf qwen3, Q4_K_M"}
+WHOLE = {"gpt2", "qwen3", "mistral", "gemma3", "gemma4", "qwen3-moe", "phi4-long, fp16"}
+WHOLE |= {"gguf qwen3, Q4_K_M"}
 CELLS = [
     pytest.param(
         row, column, marks=[] if row in WHOLE or column == "together" else pytest.mark.soak

@@ -107,10 +107,7 @@ class TestLongRope:
 @pytest.mark.parametrize(
     ("entries", "facts"),
     [
-        (
-            {"rope_type": "proportional", "factor": 2.0},
-            ["proportional", "llama3", "yarn", "longrope"],
-        ),
+        ({"rope_type": "axial", "factor": 2.0}, ["axial", "llama3", "yarn", "longrope"]),
         ({"rope_type": "linear"}, ["factor"]),
         ({"rope_type": "linear", "factor": "x"}, ["factor", "float", "str"]),
         ({"rope_type": "linear", "factor": 0.5}, ["factor"]),
