@@ -42,8 +42,8 @@ from torch import Tensor
 from engine.models.products import tiled_product
 from engine.models.weights.matrix import LARGEST, Int8Matrix
 
-# With more tokens, torch's kernel for bfloat16 activations is slower than `tiled_product`. That kernel
-# reads whole vectors, beyond the end of other rows.
+# With more tokens, torch's kernel for bfloat16 activations is slower than `tiled_product`. It reads
+# whole vectors, beyond the end of other rows.
 _FEW_TOKENS = 4
 _MULTIPLE = 32
 
