@@ -2,10 +2,7 @@
 
 import base64
 import gzip
-import json
 import re
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
@@ -93,12 +90,3 @@ def test_a_bad_log_says_which_line_and_why_and_an_empty_one_what_to_do(new_page,
     alert = page.locator(".underglass").get_by_role("alert")
     expect(alert).to_have_text(re.compile(r"\b7\b"))
     expect(page.locator(".underglass")).to_have_attribute("data-error", "7")
-
-
-@pytest.mark.usefixtures("chromium")
-def test_python_m_benchmarks_board_runs_on_tiny_logs(tmp_path):
-    run = "import pathlib; from benchmarks import harness, board; "
-    run += f"board.FOLDER = harness.FOLDER = pathlib.Path({str(tmp_path)!r}); board.main('40,90')"
-    subprocess.run([sys.executable, "-c", run], check=True)
-    sizes = json.loads((tmp_path / "board.json").read_text())["figures"]["sizes"]
-    assert [size["events"] for size in sizes.values()] == [40, 90]

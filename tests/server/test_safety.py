@@ -6,15 +6,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
-from engine.core.extras import MissingExtraError
-from server.api import live
 from server.api.live import PAGES
 from server.http.bodies import BodyLimits
-from tests.facts import raises_naming
 from tests.server.harness import Caller, fetch, get, http, post, refusal, start
-from visualizer import front_end
 from visualizer.front_end import built
 
 LIMITS = BodyLimits(bytes=(1 << 20) + 16 * 2049, values=(1 << 16) + 2049)  # 2048 slots of memory
@@ -291,12 +286,3 @@ def test_only_the_pages_own_files_are_served(url):
         for path in (*above, "/page/", "/page/x"):
             assert refusal(client.get(path)) == (404, "not_found")
         assert client.get("/board/live_page.js").content == built("live_page.js").read_bytes()
-
-
-@pytest.mark.parametrize("page", ["live", "gateway"])
-def test_a_missing_bundle_is_an_error_that_names_the_command(page, tmp_path, monkeypatch):
-    monkeypatch.setattr(front_end, "STATIC", tmp_path)
-    with raises_naming(MissingExtraError, f"static/{page}_page.js", "`make setup`") as caught:
-        live.install_page(FastAPI(), f"{page}.html")
-    [shown] = caught.value._render_traceback_()  # all that a notebook prints
-    assert str(caught.value) in shown
