@@ -107,7 +107,7 @@ class RandomWeights(Checkpoint):
     def is_view(self, name: str) -> bool:
         """Return whether a file would be mapped: published models are in bfloat16."""
         del name
-        return self.dtype == torch.bfloat16 and not self.int8
+        return self.dtype == torch.bfloat16
 
     def load_matrix(self, rows: Mapping[str, int], columns: int) -> Matrix:
         """Draw a stacked matrix. Tensors are views of its rows."""
