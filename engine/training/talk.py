@@ -11,20 +11,20 @@ TALK: list[dict[str, Any]] = _CHAT["talk"]
 DECLINES: list[dict[str, Any]] = _CHAT["decline"]
 LISTS: dict[str, list[str]] = _CHAT["lists"]
 
-_AROUND, _NAME, _SYSTEMS = _CHAT["around"], _CHAT["name"], _CHAT["systems"]
+AROUND, _NAME, _SYSTEMS = _CHAT["around"], _CHAT["name"], _CHAT["systems"]
 
 
 def dress(rng: Random, question: str) -> str:
     """Put greetings, context and politeness around a question; sometimes type it carelessly."""
     if rng.random() < 0.25:
-        question = rng.choice(_AROUND["contexts"]) + question
+        question = rng.choice(AROUND["contexts"]) + question
     if rng.random() < 0.3:
-        greeting: str = rng.choice(_AROUND["greetings"])
+        greeting: str = rng.choice(AROUND["greetings"])
         if greeting.endswith((", ", ": ")) and question[1:2].islower():
             question = question[0].lower() + question[1:]
         question = greeting + question
     if rng.random() < 0.18:
-        question += rng.choice(_AROUND["thanks"])
+        question += rng.choice(AROUND["thanks"])
     careless = rng.random()
     if careless < 0.12:
         question = question.lower()
