@@ -101,7 +101,7 @@ def _email(rng: Random) -> str:
 def _date(rng: Random) -> str:
     form = rng.random()
     if form < 0.4:
-        return rng.choice(("today", "tomorrow", *_DATA["weekdays"]))
+        return _one_of(["today", "tomorrow", *_DATA["weekdays"]])(rng)
     day, month = rng.randint(1, 28), rng.choice(_DATA["months"])
     return f"{month} {day}" if form < 0.8 else _iso_date(rng)
 
