@@ -26,7 +26,7 @@ CHAT: dict[str, tuple[float, Callable[[Random], list[Turn]]]] = {
     "talk": (4, talk.talk_turns),
     "decline": (4, talk.decline_turns),
     "name": (2.5, talk.name_turns),
-    "echo": (2.5, talk.echo_turns),
+    "echo": (4, talk.echo_turns),
     "recall": (4, recall.turns),
     "json": (12, records.turns),
 }

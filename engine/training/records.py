@@ -67,13 +67,7 @@ def _parts(rng: Random, fields: dict[str, Any], *, given: bool) -> tuple[Piece, 
     """Return an answer in JSON; keys that are ``given`` are not learned, and may be written tightly."""
     if not given:
         return (Piece(json.dumps(fields), True),)
-    pieces = json_pieces(fields)
-    if rng.random() < 0.1:
-        pieces = [
-            piece if piece.learned else Piece(piece.text.replace(": ", ":").lstrip(), False)
-            for piece in pieces
-        ]
-    return tuple(pieces)
+    return tuple(json_pieces(fields, tight=rng.random() < 0.1))
 
 
 def _animal(rng: Random) -> Turn:

@@ -301,20 +301,24 @@ def _forced(about: Function, asked: Asked, *, named: bool) -> Turn:
     return Turn(asked.text, "", parts=(*head, *body))
 
 
-def json_pieces(fields: dict[str, Any]) -> list[Piece]:
+def json_pieces(fields: dict[str, Any], *, tight: bool = False) -> list[Piece]:
     """Return an object of JSON in pieces, of which only the values are learned.
 
-    The comma or bracket after a value is part of it, because the model decides where a value ends.
+    The comma or bracket after a value is part of it, because the model decides where a value ends. A
+    piece begins where a token does. ``tight`` leaves out the spaces.
     """
-    pieces: list[Piece] = []
     if not fields:
         return [Piece("{}", False)]
-    before = "{"
+    space = "" if tight else " "
+    pieces: list[Piece] = []
+    before = '{"'
     for number, (name, value) in enumerate(fields.items(), 1):
-        text = json.dumps(value)
-        closing = "," if number < len(fields) else "}"
+        text = json.dumps(value, separators=(f",{space}", f":{space}"))
         opening = next(mark for mark in ('["', '"', "") if text.startswith(mark))
-        pieces.append(Piece(f'{before}"{name}": {opening}', False))
-        pieces.append(Piece(text[len(opening) :] + closing, True))
-        before = " "
+        gap = "" if text[0].isalpha() else space  # " true" is one token, " 4" is two
+        comma = ',"' if tight else ","
+        written = text[len(opening) :] + (comma if number < len(fields) else "}")
+        pieces.append(Piece(f'{before}{name}":{gap}{opening}', False))
+        pieces.append(Piece((space if gap != space else "") + written, True))
+        before = "" if tight else ' "'
     return pieces
