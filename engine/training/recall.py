@@ -21,8 +21,8 @@ def turns(rng: Random, *, new: bool = False) -> list[Turn]:
     for fact in facts:
         value = values.draw(rng, fact["kind"], new=new).text
         told.append((fact, value))
-        reply = rng.choice(fact["reply"]).format(v=value)
-        result.append(Turn(rng.choice(fact["say"]).format(v=value), reply[0].upper() + reply[1:]))
+        say, reply = (_filled(rng.choice(fact[part]), value) for part in ("say", "reply"))
+        result.append(Turn(say, reply))
         if rng.random() < 0.25:
             result += talk.talk_turns(rng)
     if rng.random() < 0.1 and not new:
@@ -32,5 +32,10 @@ def turns(rng: Random, *, new: bool = False) -> list[Turn]:
         result.append(Turn(rng.choice(other["ask"]), _DATA["words"]["unknown"]))
     rng.shuffle(told)
     for fact, value in told[: 1 if new else rng.randint(1, len(told))]:
-        result.append(Turn(rng.choice(fact["ask"]), fact["answer"].format(v=value)))
+        result.append(Turn(rng.choice(fact["ask"]), _filled(fact["answer"], value)))
     return result
+
+
+def _filled(template: str, value: str) -> str:
+    text = words.with_right_articles(template.format(v=value))
+    return text if template.startswith("{") else text[0].upper() + text[1:]

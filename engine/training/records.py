@@ -9,7 +9,7 @@ import json
 from random import Random
 from typing import Any
 
-from engine.training import values, words
+from engine.training import serving, talk, values, words
 from engine.training.documents import Piece, Turn
 from engine.training.tools import json_pieces
 
@@ -19,10 +19,14 @@ _KNOWN = [dict(zip(_ANIMALS["keys"], row, strict=True)) for row in _ANIMALS["kno
 
 
 def turns(rng: Random) -> list[Turn]:
-    """Ask for JSON about a sentence or about an animal."""
-    if rng.random() < 0.15:
-        return [_animal(rng)]
-    return [record(rng)[0]]
+    """Ask for JSON about a sentence or an animal, or for an ordinary answer in a field of JSON."""
+    make = rng.choices((_record, _animal, _sentence), (76, 14, 10))[0]
+    turn = make(rng)
+    return [turn._replace(question=talk.dress_lightly(rng, turn.question))]
+
+
+def _record(rng: Random) -> Turn:
+    return record(rng)[0]
 
 
 def record(rng: Random, *, new: bool = False) -> tuple[Turn, dict[str, Any]]:
@@ -31,6 +35,8 @@ def record(rng: Random, *, new: bool = False) -> tuple[Turn, dict[str, Any]]:
     With ``new``, training has no such sentence.
     """
     about = rng.choice([one for one in _DATA["record"] if one.get("held_out", False) == new])
+    # Where a question neither names keys nor has them forced, all fields come in one form.
+    form = rng.choices(("named", "free", "silent"), (35, 0 if new else 20, 45))[0]
     slots: dict[str, str] = {}
     fields: dict[str, Any] = {}
     for kind in about["has"]:
@@ -39,21 +45,23 @@ def record(rng: Random, *, new: bool = False) -> tuple[Turn, dict[str, Any]]:
             value = values.draw(rng, kind, new=new)
         slots[kind] = value.text
         options = [key for key in values.KINDS[kind]["keys"] if key not in fields]
-        fields[options[0] if rng.random() < 0.5 else rng.choice(options)] = value.json
-    sentence = rng.choice(about["say"]).format(**slots)
+        fields[options[0] if form == "free" or rng.random() < 0.5 else rng.choice(options)] = (
+            value.json
+        )
+    sentence = words.with_right_articles(rng.choice(about["say"]).format(**slots))
     sentence = (
         sentence[0].upper() + sentence[1:] if sentence[0] != sentence[0].upper() else sentence
     )
     names = list(fields)
-    if rng.random() < 0.5:
+    if form != "free":
         rng.shuffle(names)
-    names = names[: rng.choice((1, 2, 3, 4, 4, 4))]
+        names = names[: rng.choice((1, 2, 3, 4, 4, 4))]
     fields = {name: fields[name] for name in names}
-    form = rng.choices(("named", "free", "silent"), (35, 0 if new else 20, 45))[0]
     template = rng.choice(_ASK[f"{form}_held_out" if new else form])
     slots = {"s": sentence, "w": rng.choice(about["what"]), "k": _listed(rng, names)}
     question = template.format(**slots)
-    return Turn(question, "", parts=_parts(rng, fields, given=form == "silent")), fields
+    tight = rng.random() < 0.1
+    return Turn(question, "", parts=_parts(fields, form == "silent", tight)), fields
 
 
 def _listed(rng: Random, names: list[str]) -> str:
@@ -63,11 +71,17 @@ def _listed(rng: Random, names: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
-def _parts(rng: Random, fields: dict[str, Any], *, given: bool) -> tuple[Piece, ...]:
+def _parts(fields: dict[str, Any], given: bool = True, tight: bool = False) -> tuple[Piece, ...]:
     """Return an answer in JSON; keys that are ``given`` are not learned, and may be written tightly."""
     if not given:
         return (Piece(json.dumps(fields), True),)
-    return tuple(json_pieces(fields, tight=rng.random() < 0.1))
+    return tuple(json_pieces(fields, tight=tight))
+
+
+def _sentence(rng: Random) -> Turn:
+    turn = rng.choice((serving.concept_turns, talk.talk_turns))(rng)[0]
+    answer = turn.brief or turn.answer
+    return Turn(turn.question, "", parts=_parts({rng.choice(_DATA["answer"]["keys"]): answer}))
 
 
 def _animal(rng: Random) -> Turn:
@@ -88,4 +102,4 @@ def _animal(rng: Random) -> Turn:
     elif form < 0.5:
         question += rng.choice(_ANIMALS["with_keys"]).format(k=_listed(rng, list(fields)))
     given = form > 0.5 or rng.random() < 0.5
-    return Turn(question, "", parts=_parts(rng, fields, given=given))
+    return Turn(question, "", parts=_parts(fields, given))

@@ -11,26 +11,36 @@ TALK: list[dict[str, Any]] = _CHAT["talk"]
 DECLINES: list[dict[str, Any]] = _CHAT["decline"]
 LISTS: dict[str, list[str]] = _CHAT["lists"]
 
-AROUND, _NAME, _SYSTEMS = _CHAT["around"], _CHAT["name"], _CHAT["systems"]
+_AROUND, _NAME, _SYSTEMS = _CHAT["around"], _CHAT["name"], _CHAT["systems"]
 
 
 def dress(rng: Random, question: str) -> str:
     """Put greetings, context and politeness around a question; sometimes type it carelessly."""
     if rng.random() < 0.25:
-        question = rng.choice(AROUND["contexts"]) + question
+        question = rng.choice(_AROUND["contexts"]) + question
     if rng.random() < 0.3:
-        greeting: str = rng.choice(AROUND["greetings"])
+        greeting: str = rng.choice(_AROUND["greetings"])
         if greeting.endswith((", ", ": ")) and question[1:2].islower():
             question = question[0].lower() + question[1:]
         question = greeting + question
     if rng.random() < 0.18:
-        question += rng.choice(AROUND["thanks"])
+        question += rng.choice(_AROUND["thanks"])
     careless = rng.random()
     if careless < 0.12:
         question = question.lower()
     if careless < 0.06 or careless > 0.9:
         question = question.rstrip("?.!")
     return question
+
+
+def dress_lightly(rng: Random, question: str) -> str:
+    """Put words around a question that leave its values as they are."""
+    if rng.random() < 0.12:
+        question = rng.choice(_AROUND["contexts"]) + question
+    if rng.random() < 0.15:
+        greetings = [one for one in _AROUND["greetings"] if not one.endswith((", ", ": "))]
+        question = rng.choice(greetings) + question
+    return question + rng.choice(_AROUND["thanks"]) if rng.random() < 0.1 else question
 
 
 def _fill(rng: Random, template: str) -> str:

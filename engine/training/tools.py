@@ -213,7 +213,7 @@ def turns(rng: Random) -> tuple[Tools, list[Turn]]:
     if texts and rng.random() < 0.12:
         about, repeats = _restricted(rng, about, asked, rng.choice(texts)), False
     tools = offer(rng, about)
-    asked = asked._replace(text=_dressed(rng, asked.text))
+    asked = asked._replace(text=talk.dress_lightly(rng, asked.text))
     form = rng.random()
     if form < 0.07:  # its function is not there
         other = offer(rng, None)
@@ -245,17 +245,6 @@ def _restricted(rng: Random, about: Function, asked: Asked, name: str) -> Functi
     if "enum" in values.KINDS[kind]:
         return about
     return about._replace(only={name: rng.sample(sorted(options), len(options))})
-
-
-def _dressed(rng: Random, question: str) -> str:
-    """Put words around a question that leave its values as they are."""
-    around = talk.AROUND
-    if rng.random() < 0.15:
-        question = rng.choice(around["contexts"]) + question
-    if rng.random() < 0.2:
-        greetings = [one for one in around["greetings"] if not one.endswith((", ", ": "))]
-        question = rng.choice(greetings) + question
-    return question + rng.choice(around["thanks"]) if rng.random() < 0.12 else question
 
 
 def _again(rng: Random, about: Function, before: Asked) -> Asked:

@@ -31,15 +31,6 @@ def held_out(text: str) -> bool:
 def draw(rng: Random, kind: str, *, new: bool = False) -> Value:
     """Draw a value of ``kind``; with ``new``, a text that training keeps out where there is one."""
     about = KINDS[kind]
-    if "enum" in about:
-        text = rng.choice(about["enum"])
-        return Value(text, text)
-    if "yes" in about:
-        answer = rng.random() < 0.5
-        return Value(about["yes"] if answer else about["no"], answer)
-    if "low" in about:
-        number = rng.randint(about["low"], about["high"])
-        return Value(str(number), number)
     if "list" in about:
         count = rng.choice((2, 2, 3))
         parts: list[str] = []
@@ -47,18 +38,35 @@ def draw(rng: Random, kind: str, *, new: bool = False) -> Value:
             if (part := draw(rng, about["list"], new=new).text) not in parts:
                 parts.append(part)
         return Value(f"{', '.join(parts[:-1])} and {parts[-1]}", list(parts))
-    if about.get("type") == "number":
-        amount = rng.randint(11, 9999)
-        amount += amount % 10 == 0
-        digits = rng.choice((10, 100)) if amount > 100 else 10
-        return Value(str(amount / digits), amount / digits)
-    make = _TEXTS[about["draw"]]
-    text = make(rng)
-    for _ in range(60):
-        if held_out(text) == new:
-            break
+    if "draw" in about:
+        make = _TEXTS[about["draw"]]
         text = make(rng)
-    return Value(text, text)
+        for _ in range(60):
+            if held_out(text) == new:
+                break
+            text = make(rng)
+        return Value(text, text)
+    return _simple(rng, about)
+
+
+def _simple(rng: Random, about: dict[str, Any]) -> Value:
+    """Draw one of a few values, or a number."""
+    if "enum" in about:
+        text = rng.choice(about["enum"])
+        return Value(text, text)
+    if "means" in about:
+        meant = rng.choice(tuple(about["means"]))
+        return Value(rng.choice(about["means"][meant]), meant)
+    if "yes" in about:
+        answer = rng.random() < 0.5
+        return Value(about["yes"] if answer else about["no"], answer)
+    if "low" in about:
+        number = rng.randint(about["low"], about["high"])
+        return Value(str(number), number)
+    amount = rng.randint(11, 9999)
+    amount += amount % 10 == 0
+    digits = rng.choice((10, 100)) if amount > 100 else 10
+    return Value(str(amount / digits), amount / digits)
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -66,6 +74,8 @@ def schema(kind: str) -> dict[str, Any]:
     about = KINDS[kind]
     if "enum" in about:
         return {"type": "string", "enum": about["enum"]}
+    if "means" in about:
+        return {"type": "string", "enum": list(about["means"])}
     if "yes" in about:
         return {"type": "boolean"}
     if "low" in about:
