@@ -190,6 +190,7 @@ def write_card(directory: Path) -> None:
     template = (words.DATA / "card.md").read_text()
     card = template.format(
         concepts=len(serving.CONCEPTS),
+        parameters=f"{training['parameters'] / 1e6:.2f}",
         seed=training["seed"],
         tokens=f"{training['tokens'] / 1e6:.1f} million",
         minutes=training["minutes"],

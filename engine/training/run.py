@@ -41,7 +41,7 @@ PATIENCE = 24
 def train(
     out_dir: Path,
     *,
-    tokens: int = 16_000_000,
+    tokens: int = 20_000_000,
     seed: int = 0,
     device: str = "auto",
     checkpoint: Path = Path("build/training/checkpoint.pt"),
@@ -96,6 +96,7 @@ def train(
     facts = {
         "seed": seed,
         "tokens": steps * TOKENS_PER_STEP,
+        "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
         "minutes": round(training.seconds() / 60),
         "device": device_name(device),
         "schedule": "one epoch, one cosine",
