@@ -5,8 +5,9 @@ calculator calls and the token that ends its turn. The user's turns and the calc
 the engine forces, are masked from the loss.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from engine.extensions.calculator import evaluate
 
@@ -29,6 +30,7 @@ class Turn(NamedTuple):
     answer: str
     expression: str | None = None
     brief: str | None = None  # the answer if the system prompt asks for one sentence
+    parts: tuple["Piece", ...] = ()  # an answer of which a grammar forces some parts
 
 
 class Piece(NamedTuple):
@@ -36,6 +38,12 @@ class Piece(NamedTuple):
 
     text: str
     learned: bool
+
+
+class Tools(NamedTuple):
+    """The functions that a client offers, as OpenAI's API sends them."""
+
+    schemas: list[dict[str, Any]]
 
 
 class Document(NamedTuple):
@@ -55,17 +63,70 @@ def plain(kind: str, text: str) -> Document:
     return Document(kind, (Piece(BOS, False), Piece(text, True), Piece(ASSISTANT_END, True)))
 
 
-def chat(kind: str, turns: Sequence[Turn], system: str | None = None) -> Document:
-    """Make a conversation. As in nanochat, a system prompt is put before the first user turn."""
+def raw(kind: str, question: str, turn: Turn, between: str) -> Document:
+    """Make a question and its answer without a chat, as a plain completion gets them."""
+    pieces = (Piece(BOS, False), Piece(question, False), Piece(between, True), *_answer(turn))
+    return Document(kind, pieces)
+
+
+def chat(
+    kind: str, turns: Sequence[Turn], system: str | None = None, tools: Tools | None = None
+) -> Document:
+    """Make a conversation. As in nanochat, a system prompt is put before the first user turn.
+
+    The tools follow the system prompt.
+    """
     pieces = [Piece(BOS, False)]
-    for number, turn in enumerate(turns):
-        question = f"{system}\n\n{turn.question}" if system and number == 0 else turn.question
-        read = (USER_START, question, USER_END, ASSISTANT_START)
+    ahead = (f"{system}\n\n" if system else "") + (show_tools(tools) if tools else "")
+    for turn in turns:
+        read = (USER_START, ahead + turn.question, USER_END, ASSISTANT_START)
         pieces += [Piece(text, False) for text in read]
-        if turn.expression is not None:
-            pieces += call(turn.expression)
-        pieces += [Piece(turn.answer, True), Piece(ASSISTANT_END, True)]
+        pieces += _answer(turn)
+        ahead = ""
     return Document(kind, tuple(pieces))
+
+
+def _answer(turn: Turn) -> list[Piece]:
+    called = call(turn.expression) if turn.expression is not None else []
+    return [*called, *(turn.parts or [Piece(turn.answer, True)]), Piece(ASSISTANT_END, True)]
+
+
+def show_tools(tools: Tools) -> str:
+    """Return the text that shows the tools to the model, as the chat template does.
+
+    A line each: ``get_weather(city: string, unit?: celsius|fahrenheit): Look the weather up.``
+    """
+    lines = []
+    for tool in tools.schemas:
+        function = tool["function"]
+        required = function["parameters"]["required"]
+        shown = ", ".join(
+            f"{name}{'' if name in required else '?'}: {'|'.join(about.get('enum', [about['type']]))}"
+            for name, about in function["parameters"]["properties"].items()
+        )
+        does = f": {function['description']}" if "description" in function else ""
+        lines.append(f"{function['name']}({shown}){does}\n")
+    return f"Tools:\n{''.join(lines)}\n"
+
+
+def function_call(name: str, arguments: dict[str, Any]) -> str:
+    """Return a call in the format of Hermes, as the model writes it."""
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def function_result(text: str) -> str:
+    """Return the result of a call, as the chat template shows it."""
+    return f"<tool_response>{text}</tool_response>"
+
+
+def joined(pieces: Iterable[Piece]) -> list[list[Piece]]:
+    """Group neighbouring pieces of text; a special token is a group of its own."""
+    groups: list[list[Piece]] = []
+    for piece in pieces:
+        if piece.text in IDS or not groups or groups[-1][-1].text in IDS:
+            groups.append([])
+        groups[-1].append(piece)
+    return groups
 
 
 def call(expression: str) -> list[Piece]:

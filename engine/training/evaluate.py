@@ -18,13 +18,15 @@ from typing import Any
 from tqdm import tqdm
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.training import numbers, serving, stories, words
+from engine.training import evaluate_tools, numbers, serving, stories, words
 from engine.training.documents import PYTHON_START, Turn
 
 SEED = 1
 ENGINE = EngineConfig(token_budget=1024, max_batch_size=40, max_kv_tokens=16384)
 STORY_TEMPERATURE = 0.8
 UNSEEN = words.load("unseen")
+SHOWN = 5  # wrong answers that evaluation.json keeps of each measurement
+_GREEDY = SamplingParams(max_tokens=120, temperature=0)
 
 
 def chat_prompt(engine: Engine, question: str) -> str:
@@ -36,8 +38,7 @@ def chat_prompt(engine: Engine, question: str) -> str:
 def answers(engine: Engine, questions: Sequence[str]) -> list[str]:
     """Answer each question greedily in a chat of its own; calculator calls are shown."""
     prompts = [chat_prompt(engine, question) for question in questions]
-    params = SamplingParams(max_tokens=120, temperature=0)
-    return [one.text for one in engine.complete(prompts, params, progress=False)]
+    return [one.text for one in engine.complete(prompts, _GREEDY, progress=False)]
 
 
 def measure(engine: Engine) -> dict[str, dict[str, Any]]:
@@ -54,6 +55,15 @@ def measure(engine: Engine) -> dict[str, dict[str, Any]]:
         questions = [turn.question for turn in turns]
         results[name] = _score(turns, answers(engine, questions), is_right)
     results["names consistent in sampled stories"] = _score_stories(engine)
+    turns = held_out_sums(40)
+    raw = [
+        one.text for one in engine.complete([t.question for t in turns], _GREEDY, progress=False)
+    ]
+    results["sums without a chat template"] = _score(turns, raw, sum_is_right)
+    for name, cases in tqdm(evaluate_tools.cases(100).items(), desc="evaluating tools"):
+        results[name] = evaluate_tools.measure(engine, cases)
+    for result in results.values():
+        del result["missed"][SHOWN:]
     return results
 
 
@@ -180,6 +190,7 @@ def write_card(directory: Path) -> None:
     template = (words.DATA / "card.md").read_text()
     card = template.format(
         concepts=len(serving.CONCEPTS),
+        parameters=f"{training['parameters'] / 1e6:.2f}",
         seed=training["seed"],
         tokens=f"{training['tokens'] / 1e6:.1f} million",
         minutes=training["minutes"],

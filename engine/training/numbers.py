@@ -15,7 +15,7 @@ from engine.training import words
 from engine.training.documents import Turn, calculate
 
 _DATA = words.load("numbers")
-SUMS, LETTERS = _DATA["sums"], _DATA["letters"]
+SUMS, LETTERS, PROBLEMS = _DATA["sums"], _DATA["letters"], _DATA["problems"]
 OPERATIONS = {"plus": "+", "minus": "-", "times": "*", "over": "/"}
 
 
@@ -87,11 +87,25 @@ def ask(rng: Random, operation: str, a: str, b: str, frames: str = "frames") -> 
     """
     own = SUMS[operation]
     slots = {"a": a, "b": b, "thing": rng.choice(words.THINGS), "name": rng.choice(words.GIRLS)}
+    if frames == "frames" and rng.random() < 0.2:
+        return _problem(rng, operation, a, b)
     if rng.random() < 0.3:
         return rng.choice(own[frames]).format(**slots)  # type: ignore[no-any-return]
     x = rng.choice(own["forms"]).format(**slots)
     question: str = rng.choice(SUMS[frames]).format(x=x)
     return question[0].upper() + question[1:]
+
+
+def _problem(rng: Random, operation: str, a: str, b: str) -> str:
+    """Put a word problem together, or a short command."""
+    own = PROBLEMS[operation]
+    if rng.random() < 0.2:
+        return rng.choice(own["short"]).format(a=a, b=b)  # type: ignore[no-any-return]
+    things, others = rng.sample(PROBLEMS["things"], 2)
+    who = rng.choice(PROBLEMS["who"]) if rng.random() < 0.6 else rng.choice(words.NAMES)
+    text = "".join(rng.choice(own[part]) for part in ("begin", "event", "end"))
+    text = text.format(w=who, a=a, b=b, n=things, m=others)
+    return text[0].upper() + text[1:]
 
 
 def _longer(rng: Random) -> Turn:

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any, NamedTuple
 
-from engine.training import words
+from engine.training import values, words
 from engine.training.documents import Turn
 
 _CHAT = words.load("chat")
@@ -31,6 +31,16 @@ def dress(rng: Random, question: str) -> str:
     if careless < 0.06 or careless > 0.9:
         question = question.rstrip("?.!")
     return question
+
+
+def dress_lightly(rng: Random, question: str) -> str:
+    """Put words around a question that leave its values as they are."""
+    if rng.random() < 0.12:
+        question = rng.choice(_AROUND["contexts"]) + question
+    if rng.random() < 0.15:
+        greetings = [one for one in _AROUND["greetings"] if not one.endswith((", ", ": "))]
+        question = rng.choice(greetings) + question
+    return question + rng.choice(_AROUND["thanks"]) if rng.random() < 0.1 else question
 
 
 def _fill(rng: Random, template: str) -> str:
@@ -72,7 +82,13 @@ def name_turns(rng: Random) -> list[Turn]:
 def echo_turns(rng: Random) -> list[Turn]:
     """Dictate a few words, which the model repeats."""
     pool = (words.NAMES, words.NAMES, words.THINGS, words.ANIMALS, words.FOODS, words.COUNTED_WORDS)
-    text = " ".join(rng.choice(rng.choice(pool)) for _ in range(rng.randint(1, 6)))
+    made_up = rng.random() < 0.5  # words that can only be copied
+    text = " ".join(
+        values.draw(rng, rng.choice(("word", "code", "brand"))).text
+        if made_up
+        else rng.choice(rng.choice(pool))
+        for _ in range(rng.randint(1, 6))
+    )
     ask = rng.choice(_CHAT["echo"]["ask"])
     return [Turn(ask.format(t=text), text)]
 

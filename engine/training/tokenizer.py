@@ -1,21 +1,36 @@
-"""The tokenizer: byte-level BPE with 1536 entries, trained on the corpus.
+"""The tokenizer: byte-level BPE with 2048 entries, trained on the corpus.
 
 Byte-level BPE (GPT-2) can encode any text, because its alphabet is the 256 bytes. The split before
 merging matters here: every digit is a token of its own, which lets the model copy numbers digit by
-digit. So is every letter of a quoted word, which lets it count letters.
+digit. So is every letter of a quoted word, which lets it count letters; strings in JSON are not split.
+
+A word has the same tokens with and without a space before it, except that the first one may have the
+space: ``Par`` ``is`` and ``(space)Par`` ``is``. Otherwise a small model could not copy an unknown word
+from a sentence into JSON. So the merges are learned on words without spaces, and those that join a
+space to the beginning of a word come last.
 """
 
+import json
+import re
+from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from engine.training.documents import BOS, IDS, SPECIAL_TOKENS, Document
+from engine.training.documents import BOS, IDS, SPECIAL_TOKENS, Document, joined
 
-VOCAB_SIZE = 1536
+VOCAB_SIZE = 2048
+# Entries that join a space to the beginning of a word.
+SPACED = 720
 # Letters up to a closing quote, one by one; words with their space; digits, one by one; runs of
 # punctuation; white space. Words with capitals are split only before a double quote, never before an
-# apostrophe, because of words like "What's".
-PATTERN = r"""[A-Za-z](?=[A-Za-z]*")|[a-z](?=[a-z]*')| ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+|\s"""
+# apostrophe, because of words like "What's". A quote that ends a string in JSON splits no word.
+PATTERN = (
+    r"""[A-Za-z](?=[A-Za-z]*"(?![:}\]]|,"|, "))|[a-z](?=[a-z]*')"""
+    r"""| ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+|\s"""
+)
+SPACE = "\u0120"  # a space among the 256 characters that stand for bytes
 IGNORED = -100  # a target that torch's cross_entropy skips
 
 
@@ -24,7 +39,32 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
 
     Encoding with special tokens prepends ``<|bos|>``, which a plain completion needs.
     """
-    tokenizer = Tokenizer(models.BPE())
+    texts = list(texts)
+    split = re.compile(PATTERN)
+    parts = Counter(part for text in texts for part in split.findall(text))
+    first = Tokenizer(models.BPE())
+    first.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB_SIZE - SPACED,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    # Each distinct part once for every hundred times that it occurs: the library counts again.
+    bare = (part.strip(" ") for part, count in parts.items() for _ in range(1 + count // 20))
+    first.train_from_iterator(bare, trainer)
+    learned = json.loads(first.to_str())["model"]
+    vocabulary: dict[str, int] = learned["vocab"]
+    merges = [tuple(pair) for pair in learned["merges"]]
+    starts: Counter[str] = Counter()
+    for part, count in parts.items():
+        if part.startswith(" ") and len(part) > 1:
+            starts[first.encode(part[1:]).tokens[0]] += count
+    for start, _ in islice(starts.most_common(), VOCAB_SIZE - len(vocabulary)):
+        vocabulary[SPACE + start] = len(vocabulary)
+        merges.append((SPACE, start))
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges))
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(PATTERN), behavior="isolated"),
@@ -32,13 +72,6 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCAB_SIZE,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A", special_tokens=[(BOS, IDS[BOS])]
     )
@@ -59,10 +92,17 @@ def encode_document(tokenizer: Tokenizer, document: Document) -> tuple[list[int]
     """
     ids: list[int] = []
     learned: list[bool] = []
-    for piece in document.pieces:
-        special = piece.text in IDS
-        part = [IDS[piece.text]] if special else encode_text(tokenizer, piece.text)
-        ids += part
-        learned += [piece.learned] * len(part)
+    for group in joined(document.pieces):
+        text = "".join(piece.text for piece in group)
+        if text in IDS:
+            ids.append(IDS[text])
+            learned.append(group[0].learned)
+            continue
+        # A token counts where its last character does.
+        writers = [piece.learned for piece in group for _ in piece.text]
+        tokenizer.encode_special_tokens = True
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+        ids += encoding.ids
+        learned += [writers[end - 1] for _, end in encoding.offsets]
     targets = [token if keep else IGNORED for token, keep in zip(ids[1:], learned[1:], strict=True)]
     return ids[:-1], targets

@@ -1,5 +1,6 @@
 """The words that stories, sums and letter counts draw from, and the files of sentences."""
 
+import re
 import tomllib
 from pathlib import Path
 from random import Random
@@ -70,3 +71,8 @@ def character(rng: Random) -> Character:
 def with_article(noun: str) -> str:
     """Return ``a fox``, ``an owl``."""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def with_right_articles(text: str) -> str:
+    """Return ``text`` with "an" instead of "a" before a vowel."""
+    return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from engine import Engine
 from engine.extensions.calculator import evaluate as calculate
 from engine.models.loader import BUNDLED as DIRECTORY
-from engine.training import evaluate, numbers, serving, stories, words
-from engine.training.corpus import PLAIN, documents
+from engine.training import evaluate, evaluate_tools, numbers, serving, stories, tools, words
+from engine.training.corpus import PLAIN, RAW, documents
 from engine.training.documents import (
     ASSISTANT_END,
     ASSISTANT_START,
@@ -80,7 +80,7 @@ def test_the_card_says_what_was_counted(recorded):
     card = (DIRECTORY / "README.md").read_text()
     for name, result in recorded.items():
         assert f"| {name} | {result['correct']} of {result['total']} |" in card
-        assert len(result["missed"]) == result["total"] - result["correct"]
+        assert len(result["missed"]) <= min(evaluate.SHOWN, result["total"] - result["correct"])
 
 
 def test_evaluation_asks_only_held_out_pairs():
@@ -135,7 +135,10 @@ TURN = (
     f"({USER_START}{USER_END}{ASSISTANT_START}"
     f"({PYTHON_START}{PYTHON_END}{OUTPUT_START}{OUTPUT_END})?{ASSISTANT_END})"
 )
-OUTLINE = f"<|bos|>({TURN}+|<|assistant_end|>)".replace("<|", r"<\|").replace("|>", r"\|>")
+RAW_CALL = f"({PYTHON_START}{PYTHON_END}{OUTPUT_START}{OUTPUT_END})?"
+OUTLINE = f"<|bos|>({TURN}+|{RAW_CALL}<|assistant_end|>)".replace("<|", r"<\|").replace(
+    "|>", r"\|>"
+)
 
 
 @given(seeds)
@@ -143,7 +146,8 @@ OUTLINE = f"<|bos|>({TURN}+|<|assistant_end|>)".replace("<|", r"<\|").replace("|
 def test_every_document_keeps_the_rules(seed):
     for document in some(seed):
         check_calls(document)
-        check_mask(document)
+        if document.kind != RAW:
+            check_mask(document)
         for piece in document.pieces:
             assert piece.text in SPECIAL_TOKENS or "<|" not in piece.text
         outline = "".join(p.text for p in document.pieces if p.text in SPECIAL_TOKENS)
@@ -160,13 +164,17 @@ def check_calls(document):
             assert not any(numbers.held_out("+".join(pair)) for pair in pairwise(operands))
 
 
+FORCED = re.compile(r'\[?[{ ,"\[]*(\w+": ?[\["]*(name": ")?|)|\{\}')  # keys and brackets of JSON
+
+
 def check_mask(document):
     """The mask leaves out exactly what others write: walk the text as an engine would."""
     writer = "model" if document.kind in PLAIN else "frame"
     for piece in document.pieces:
         if piece.text in {USER_START, OUTPUT_START}:
             writer = "other"
-        assert piece.learned == (writer == "model" and piece.text != BOS), piece
+        if piece.learned != (writer == "model" and piece.text != BOS):
+            assert writer == "model" and FORCED.fullmatch(piece.text), piece
         if piece.text in {ASSISTANT_START, OUTPUT_END}:
             writer = "model"
         elif piece.text in {USER_END, ASSISTANT_END}:
@@ -189,6 +197,25 @@ def test_held_out_and_unseen_sentences_are_not_trained_on():
     tested |= {*evaluate.UNSEEN["concepts"]}
     tested |= {question for group in evaluate.UNSEEN["sums"] for question in group["questions"]}
     assert not trained & tested
+
+
+@given(seeds)
+@settings(max_examples=150, deadline=None)
+def test_calls_name_an_offered_function_and_copy_their_arguments(seed):
+    offered, turns = tools.turns(Random(seed))
+    functions = {tool["function"]["name"]: tool["function"] for tool in offered.schemas}
+    said = " ".join(turn.question for turn in turns)
+    for turn in turns:
+        for call in evaluate_tools.calls_in(turn.answer):
+            parameters = functions[call["name"]]["parameters"]
+            assert (
+                set(parameters["required"]) <= set(call["arguments"]) <= {*parameters["properties"]}
+            )
+            for value in call["arguments"].values():
+                for part in value if isinstance(value, list) else [value]:
+                    assert isinstance(part, bool) or str(part) in said
+    for about in words.load("tools")["tool"]:
+        assert not {*about["names"]} & {*functions} or not about.get("held_out")
 
 
 @given(seeds)

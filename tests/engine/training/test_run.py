@@ -24,7 +24,6 @@ STEPS = 12
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(run, "TOKENIZER_DOCUMENTS", 1500)
-    monkeypatch.setattr(run, "compiled", lambda model: model)
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(run, "PEAK_LEARNING_RATE", 1e-2)  # twelve steps have to show something
 

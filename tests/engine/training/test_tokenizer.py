@@ -59,6 +59,17 @@ def test_capitals_and_apostrophes(tokenizer, quoted, letters):
     )
 
 
+@given(st.from_regex(r"[A-Z]?[a-z]{1,12}", fullmatch=True))
+@settings(max_examples=200, deadline=None)
+def test_a_word_has_the_same_tokens_in_a_sentence_and_in_json(tokenizer, word):
+    """Or the model could not copy a word that it does not know."""
+    said, written = pieces(tokenizer, f"in {word}"), pieces(tokenizer, f'{{"a": "{word}"}}')
+    at, end = written.index(' "') + 1, len(written) - 1
+    assert written[end] == '"}'
+    assert [said[1], "".join(said[1:])] in ([" ", f" {word}"], [f" {written[at]}", f" {word}"])
+    assert said[1 + (said[1] == " ") + (said[1] != " ") :] == written[at + (said[1] != " ") : end]
+
+
 def test_encoding_with_special_tokens_begins_with_bos(tokenizer):
     tokenizer = Tokenizer.from_str(tokenizer.to_str())
     tokenizer.encode_special_tokens = False
@@ -112,7 +123,7 @@ def test_transformers_computes_the_same_logits(directory):
     ours = Model(ModelConfig())
     ours.load_state_dict(load_file(directory / "model.safetensors"))
     theirs = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
-    tokens = torch.randint(0, 1536, (2, 200), generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(0, 2048, (2, 200), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected, actual = theirs(tokens).logits, ours(tokens)
     assert expected.abs().max() > 1
