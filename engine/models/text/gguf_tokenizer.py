@@ -1,6 +1,7 @@
 """The tokenizer and the chat template inside a GGUF file.
 
-The file has a vocabulary, and merges (byte-level BPE, "gpt2") or scores (SentencePiece, "llama").
+The file has a vocabulary, and merges (byte-level BPE, "gpt2", or BPE of characters, "gemma4") or scores
+(SentencePiece, "llama").
 Its entries and their defaults are llama.cpp's (`llama-vocab.cpp`).
 """
 
@@ -11,20 +12,20 @@ from typing import Any
 
 import tokenizers
 from gguf import TokenType
-from tokenizers import models
+from tokenizers import decoders, models
 
 from engine.core.tokenizer import TokenizerError
 from engine.models.text.chat_template import ChatTemplate
 from engine.models.text.hf_tokenizer import HFTokenizer
 from engine.models.text.pre_tokenizers import SPLITS
 from engine.models.text.sentencepiece_model import SentencePieceModel
-from engine.models.text.sentencepiece_tokenizer import SPECIAL, build_sentencepiece
+from engine.models.text.sentencepiece_tokenizer import SPACE, SPECIAL, build_sentencepiece
 from engine.models.weights.gguf_file import GGUFFile
 
 # These tokens end a turn of a chat, even if the file does not say so.
 _END_NAMES = frozenset(
     "<|eot_id|> <|eom_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|end_of_text|> "
-    "<end_of_utterance> <EOT> [EOS] <｜end▁of▁sentence｜>".split()
+    "<end_of_utterance> <turn|> <EOT> [EOS] <｜end▁of▁sentence｜>".split()
 )
 
 
@@ -46,14 +47,16 @@ class GGUFTokenizer(HFTokenizer):
         if kind == "gpt2" and split in SPLITS:
             tokenizer = _byte_level_bpe(fields, split)
             adds_bos = SPLITS[split].adds_bos
+        elif kind == "gemma4":
+            tokenizer, adds_bos = _gemma4(fields), True
         elif kind == "llama":
             tokenizer = build_sentencepiece(_sentencepiece(fields))
             adds_bos = True
         else:
             raise TokenizerError(
                 f"{file}: tokenizer {kind!r} with pre-tokenizer {split!r} is not supported; supported "
-                "are SentencePiece BPE ('llama'), and byte-level BPE ('gpt2') with one of "
-                + ", ".join(sorted(SPLITS))
+                "are SentencePiece BPE ('llama'), Gemma 4's ('gemma4'), and byte-level BPE ('gpt2') "
+                "with one of " + ", ".join(sorted(SPLITS))
             )
         tokens = fields.get("ggml.tokens", [])
         defaults = {"bos": 1, "eos": 2} if kind == "llama" else {}
@@ -84,15 +87,28 @@ def _types(fields: dict[str, Any]) -> list[int]:
 
 
 def _byte_level_bpe(fields: dict[str, Any], split: str) -> tokenizers.Tokenizer:
+    splits = SPLITS[split]
+    tokenizer = _bpe(fields, ignore_merges=splits.whole_words)
+    tokenizer.pre_tokenizer = splits.pre_tokenizer()
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return tokenizer
+
+
+def _gemma4(fields: dict[str, Any]) -> tokenizers.Tokenizer:
+    """Return a BPE of characters: texts are not split, and unknown characters become bytes."""
+    tokenizer = _bpe(fields, byte_fallback=True, fuse_unk=True)
+    tokenizer.normalizer = tokenizers.normalizers.Replace(" ", SPACE)
+    steps = decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()
+    tokenizer.decoder = decoders.Sequence(list(steps))
+    return tokenizer
+
+
+def _bpe(fields: dict[str, Any], **settings: bool) -> tokenizers.Tokenizer:
+    """Return the vocabulary, the merges and the added tokens."""
     vocabulary = {token: id_ for id_, token in enumerate(fields.get("ggml.tokens", []))}
     merges = [merge.partition(" ") for merge in fields.get("ggml.merges", [])]
     pairs = [(left, right) for left, _, right in merges]
-    splits = SPLITS[split]
-    tokenizer = tokenizers.Tokenizer(
-        models.BPE(vocabulary, pairs, ignore_merges=splits.whole_words)
-    )
-    tokenizer.pre_tokenizer = splits.pre_tokenizer()
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, pairs, **settings))
     tokenizer.add_tokens(
         [
             tokenizers.AddedToken(token, normalized=False, special=type_ == TokenType.CONTROL)

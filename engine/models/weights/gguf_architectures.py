@@ -82,6 +82,25 @@ def _gemma3(own: Mapping[str, Any]) -> dict[str, Any]:
     return {"query_pre_attn_scalar": scalar, **_windows(own, 6)}
 
 
+def _gemma4(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes that differ by layer.
+
+    The file lists them for each layer where a config.json has two numbers. Global layers have a number
+    of KV heads of their own in exactly those models whose keys are also their values.
+    """
+    entries = _windows(own, 6)
+    if isinstance(kv_heads := own.get("attention.head_count_kv"), list):
+        kinds = entries.get("layer_types", [])
+        by_kind = dict(zip(kinds, kv_heads, strict=False))
+        entries["num_key_value_heads"] = by_kind.get("sliding_attention", kv_heads[0])
+        entries["num_global_key_value_heads"] = by_kind.get("full_attention")
+        entries["attention_k_eq_v"] = True
+    if isinstance(sizes := own.get("feed_forward_length"), list):
+        entries["intermediate_size"] = sizes[0]
+        entries["use_double_wide_mlp"] = sizes[-1] != sizes[0]
+    return entries
+
+
 ARCHITECTURES = {
     "llama": Architecture("LlamaForCausalLM", neighbours=True),
     "qwen2": Architecture("Qwen2ForCausalLM"),
@@ -131,6 +150,30 @@ ARCHITECTURES = {
         },
         derived=_gemma3,
         norm_offset=1.0,
+    ),
+    "gemma4": Architecture(
+        "Gemma4ForCausalLM",
+        tensors={
+            "model.embed_tokens_per_layer": "per_layer_token_embd",
+            "model.per_layer_model_projection": "per_layer_model_proj",
+            "model.per_layer_projection_norm": "per_layer_proj_norm",
+            "post_attention_layernorm": "post_attention_norm",
+            "pre_feedforward_layernorm": "ffn_norm",
+            "post_feedforward_layernorm": "post_ffw_norm",
+            "per_layer_input_gate": "inp_gate",
+            "per_layer_projection": "proj",
+            "post_per_layer_input_norm": "post_norm",
+            "layer_scalar": "layer_output_scale",
+        },
+        entries={
+            "head_dim": "attention.key_length_swa",
+            "global_head_dim": "attention.key_length",
+            "num_kv_shared_layers": "attention.shared_kv_layers",
+            "hidden_size_per_layer_input": "embedding_length_per_layer_input",
+            "rope_local_base_freq": "rope.freq_base_swa",
+            "final_logit_softcapping": "final_logit_softcapping",
+        },
+        derived=_gemma4,
     ),
 }
 TENSORS = {
@@ -199,7 +242,7 @@ def config_entries(
     found = {ours: own[theirs] for ours, theirs in entries.items() if theirs in own}
     if not found.get("sliding_window"):
         found["sliding_window"] = None
-    head_dim = found.get("head_dim")
+    head_dim = own.get("attention.key_length")
     for name in ("attention.value_length", "rope.dimension_count"):
         if head_dim is not None and own.get(name, head_dim) != head_dim:
             raise CheckpointError(
@@ -215,16 +258,19 @@ def config_entries(
         raise CheckpointError(
             f"{prefix}block_count = {layers}, but there are {len(tensors)} tensors"
         )
-    embedding = tensors.get("token_embd.weight")
+    embedding, per_layer = (
+        tensors.get(f"{name}.weight") for name in ("token_embd", "per_layer_token_embd")
+    )
     is_mistral = architecture.name == "LlamaForCausalLM" and found["sliding_window"]
     return {
         "architectures": ["MistralForCausalLM" if is_mistral else architecture.name],
         "vocab_size": embedding.shape[0] if embedding else 0,
+        "vocab_size_per_layer_input": per_layer.shape[0] if per_layer else None,
         "tie_word_embeddings": "output.weight" not in tensors,
         "rope_scaling": _rope(own, prefix, rope_factors),
         **architecture.constants,
-        **(architecture.derived(own) if architecture.derived else {}),
         **found,
+        **(architecture.derived(own) if architecture.derived else {}),
     }
 
 

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tokenizers import normalizers
 
 from tests.engine.compute.gguf_fixtures import NUM_LOGITS, llama_cpp_logits
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.compute.models import random_model
-from tests.engine.text.conftest import SPECIAL, byte_level_bpe
+from tests.engine.text.conftest import SPECIAL, byte_level_bpe, sentencepiece_bpe
 from tests.lazy import transformers
 
 DIRECTORY = Path(__file__).parents[2] / "fixtures" / "gguf" / "converted"
@@ -52,6 +53,20 @@ FACTORS = {
 _YARN = dict(factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=1.0)
 _MINISTRAL3 = dict(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)
 
+# Three layers have KV, of which the fourth and the fifth read the last two.
+_KINDS = [f"{kind}_attention" for kind in ("sliding", "sliding", "full", "sliding", "full")]
+GEMMA4 = _SIZES | dict(
+    num_hidden_layers=5,
+    layer_types=_KINDS,
+    sliding_window=8,
+    head_dim=16,
+    global_head_dim=32,
+    num_kv_shared_layers=2,
+    use_double_wide_mlp=True,
+    hidden_size_per_layer_input=16,
+    vocab_size_per_layer_input=401,
+    final_logit_softcapping=8.0,
+)
 # Name of the file -> the class of the model before it is converted, and its entries.
 MODELS = {
     # The sixth layer sees everything, which is not in the file.
@@ -85,6 +100,7 @@ MODELS = {
         | dict(head_dim=16)
         | dict(rope_parameters=dict(rope_type="yarn", rope_theta=5e3) | _YARN | _MINISTRAL3),
     ),
+    "gemma4": ("Gemma4ForCausalLM", GEMMA4),
     "qwen3moe": (
         "Qwen3MoeForCausalLM",
         _SIZES
@@ -104,6 +120,19 @@ def _model(architecture):
         for parameter in model.parameters():
             parameter.copy_(parameter.half())
     return model
+
+
+def _add_gemma4(directory):
+    """Add Gemma's kind of tokenizer, and two entries that its converter knows by their former names."""
+    tokenizer = sentencepiece_bpe()
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Replace(" ", "▁"), None
+    tokenizer.add_tokens([f"<unused{i}>" for i in range(401 - tokenizer.get_vocab_size())])
+    special = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    whole = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    whole.save_pretrained(directory)
+    config = json.loads((directory / "config.json").read_text())
+    own = {name: GEMMA4[name] for name in ("global_head_dim", "hidden_size_per_layer_input")}
+    (directory / "config.json").write_text(json.dumps(config | own))
 
 
 def _add_tokenizer(directory):
@@ -133,7 +162,7 @@ def main() -> None:
         model, file = _model(name), file_of(name)
         with tempfile.TemporaryDirectory() as directory:
             model.save_pretrained(directory)
-            _add_tokenizer(Path(directory))
+            (_add_gemma4 if name == "gemma4" else _add_tokenizer)(Path(directory))
             options = [directory, "--outtype", "f16", "--outfile", str(file)]
             command = [sys.executable, "-c", _CONVERT, sys.argv[1], *options]
             subprocess.run(command, check=True)

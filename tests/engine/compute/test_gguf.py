@@ -93,6 +93,20 @@ def test_tokens_are_those_of_transformers(tmp_path, pre):
     assert tokenizer.chat_template.render(messages) == expected
 
 
+def test_tokens_of_gemma_4_are_those_of_transformers():
+    fields = GGUFCheckpoint(file_of("gemma4")).file.fields
+    vocabulary = {token: id_ for id_, token in enumerate(fields["tokenizer.ggml.tokens"])}
+    merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
+    special = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    judge = transformers.GemmaTokenizer(vocabulary, merges, **special)
+    judge.add_tokens("<unused3>")
+    tokenizer = GGUFTokenizer(file_of("gemma4"))
+    for text in [*TEXT, "  two spaces\n\n\tand ünknown 語 <unused3></s>"]:
+        expected = judge.encode(text, add_special_tokens=False)
+        assert tokenizer.encode(text) == [1, *expected]
+        assert tokenizer.decode(expected) == judge.decode(expected) == text
+
+
 def test_what_is_not_supported_is_named(tmp_path):
     file = tmp_path / "m.gguf"
     write(file, "llama", model_type="bert")
@@ -213,6 +227,15 @@ def test_what_the_file_of_a_gemma_3_leaves_out():
     assert (without["sliding_window"], without["sliding_window_pattern"]) == (None, 1)
     listed = entries_of("gemma3", **{"attention.sliding_window_pattern": [False, True]})
     assert listed["layer_types"] == ["full_attention", "sliding_attention"]
+
+
+def test_sizes_of_the_layers_of_a_gemma_4_are_lists_in_its_file():
+    config = GGUFCheckpoint(file_of("gemma4")).config
+    assert (config.global_heads, config.num_kv_shared_layers) == ((1, 32), 2)
+    assert config.feed_forward_sizes == (48, 48, 48, 96, 96)
+    listed = entries_of("gemma4", **{"attention.head_count_kv": [8, 8, 2, 8, 2]})
+    assert (listed["num_key_value_heads"], listed["num_global_key_value_heads"]) == (8, 2)
+    assert listed["attention_k_eq_v"]
 
 
 def test_a_phi_3_without_factors_rotates_whole_heads():
