@@ -82,6 +82,9 @@ class _Gemma4File(msgspec.Struct):
     vocab_size_per_layer_input: int | None = None
     final_logit_softcapping: float | None = None
     enable_moe_block: bool = False
+    num_experts: int | None = None
+    top_k_experts: int | None = None
+    moe_intermediate_size: int | None = None
     use_bidirectional_attention: str | None = None
     attention_bias: bool = False
     rope_parameters: dict[str, dict[str, Any]] | None = None
@@ -91,15 +94,18 @@ class _Gemma4File(msgspec.Struct):
     rope_scaling: dict[str, Any] | None = None
 
 
+_UNLIKE = {
+    "final_logit_softcapping", "use_bidirectional_attention", "rope_parameters", "rope_scaling",
+    "num_experts",
+}  # fmt: skip
+
+
 def read_gemma4(architecture: str, entries: dict[str, Any]) -> Gemma4Config:
     """Convert the entries of a config.json; see `parse_config`."""
     family = FAMILIES[architecture]
     own = dict(entries.get("text_config") or {}) if family.text_prefix else entries
     file = msgspec.convert({**family.defaults, **own}, _Gemma4File)
-    check_entries(
-        ("enable_moe_block", file.enable_moe_block, False),
-        ("attention_bias", file.attention_bias, False),
-    )
+    check_entries(("attention_bias", file.attention_bias, False))
     if file.use_bidirectional_attention == "all":
         raise CheckpointError("use_bidirectional_attention = 'all' is not supported, only 'vision'")
     layers, shared = file.num_hidden_layers, file.num_kv_shared_layers
@@ -116,8 +122,7 @@ def read_gemma4(architecture: str, entries: dict[str, Any]) -> Gemma4Config:
             f"vocab_size_per_layer_input ({rows}) must be at least vocab_size ({file.vocab_size})"
         )
     # What a Gemma 3 has as well; the rest is replaced below.
-    unlike = ("final_logit_softcapping", "use_bidirectional_attention", "rope_parameters")
-    plain = {k: v for k, v in own.items() if k not in (*unlike, "rope_scaling") and v is not None}
+    plain = {k: v for k, v in own.items() if k not in _UNLIKE and v is not None}
     plain |= {"layer_types": kinds}
     base = read_llama(
         architecture, entries | {"text_config": plain} if family.text_prefix else plain
@@ -135,7 +140,8 @@ def read_gemma4(architecture: str, entries: dict[str, Any]) -> Gemma4Config:
             ),
             "global_heads": None if heads == (base.num_kv_heads, base.head_dim) else heads,
             "num_kv_shared_layers": shared,
-        },
+        }
+        | _experts(file),
         feed_forward_sizes=tuple(
             file.intermediate_size if layer < layers - shared else width for layer in range(layers)
         ),
@@ -170,6 +176,24 @@ def _global_heads(file: _Gemma4File, kinds: list[str]) -> tuple[int, int]:
             f"must divide num_attention_heads ({file.num_attention_heads})"
         )
     return kv_heads, head_dim
+
+
+def _experts(file: _Gemma4File) -> dict[str, Any]:
+    """Return the sizes of the mixtures of experts, which work beside the dense networks."""
+    if not file.enable_moe_block:
+        return {}
+    count, used, size = file.num_experts or 0, file.top_k_experts or 0, file.moe_intermediate_size
+    if not 1 <= used <= count or not size or size < 1:
+        raise CheckpointError(
+            f"top_k_experts ({used}) must be between 1 and num_experts ({count}), and "
+            f"moe_intermediate_size ({size}) at least 1"
+        )
+    return {
+        "num_experts": count,
+        "experts_per_token": used,
+        "expert_size": size,
+        "norm_topk_prob": True,
+    }
 
 
 def _ropes(file: _Gemma4File) -> Mapping[str, dict[str, Any]]:

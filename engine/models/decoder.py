@@ -10,7 +10,7 @@ limited by the number of operations, not by arithmetic.
 Sources: Llama 2, arXiv:2307.09288. The names of the weights are those of transformers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -132,9 +132,7 @@ class Layer:
         self._after_attention = norm(names.after_attention)
         self._before_feed_forward = norm(names.before_feed_forward)
         network = MixtureOfExperts if config.sparse_layers[index] else FeedForward
-        self.feed_forward: FeedForward | MixtureOfExperts = network(
-            config, weights, f"{prefix}.mlp"
-        )
+        self.feed_forward: Callable[[Tensor], Tensor] = network(config, weights, f"{prefix}.mlp")
         self._after_feed_forward = norm(names.after_feed_forward)
 
     def forward(self, x: Tensor, rotations: Sequence[Rotation], attend: Attend) -> None:

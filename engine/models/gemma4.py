@@ -7,6 +7,7 @@ Its layers differ from those of Gemma 3 in this:
 - The last layers compute queries only, and attend to the KV of an earlier layer (E2B, E4B).
 - Each layer adds an input of its own, looked up by token: much knowledge for little arithmetic
   (per-layer embeddings, E2B and E4B).
+- A mixture of experts works beside the dense feed-forward network (26B-A4B).
 - The residual stream is multiplied by a trained number after each layer, and logits are capped.
 
 Sources: `transformers/models/gemma4/modeling_gemma4.py`; for shared KV, You Only Cache Once,
@@ -14,7 +15,8 @@ arXiv:2405.05254; for per-layer inputs, Gemma 3n, `transformers/models/gemma3n`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -24,6 +26,7 @@ from engine.models.config import LlamaConfig
 from engine.models.config_gemma4 import Gemma4Config
 from engine.models.decoder import Attention, Decoder, Layer, Rotation, rotate
 from engine.models.layers import ACTIVATIONS, Embedding, Linear, RMSNorm, load_norm
+from engine.models.moe import MixtureOfExperts
 from engine.models.weights.checkpoint import Checkpoint
 
 
@@ -98,6 +101,70 @@ class PerLayerInputs:
         return inputs.unbind(dim=1)
 
 
+class Gemma4Experts(MixtureOfExperts):
+    """A mixture whose router has a norm of its own and a trained factor for each expert."""
+
+    router_name = "router.proj"
+
+    def __init__(self, config: Gemma4Config, weights: Checkpoint, prefix: str) -> None:
+        # A checkpoint stacks gate and up, as that of a family with fused projections.
+        fused = replace(config.family, fused=True)
+        super().__init__(replace(config, family=fused), weights, prefix)
+        scale = _load(
+            weights, config.hidden_size, f"{prefix}.router.scale", f"{prefix}.router.proj.scale"
+        )
+        self._router_norm = RMSNorm(scale.float() * config.hidden_size**-0.5, config.norm_eps)
+        names = f"{prefix}.router.per_expert_scale", f"{prefix}.experts.*.down_proj.scale"
+        self._factors = _load(weights, config.num_experts, *names)
+
+    def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the k experts of each token of `x` and their weights: both [tokens, k]."""
+        experts, weights = super().route(self._router_norm(x))
+        return experts, weights * self._factors[experts].to(weights.dtype)
+
+
+class DenseAndExperts:
+    """A dense feed-forward network and a mixture of experts, whose results are added.
+
+    Both read the residual stream, each through a norm of its own; so does the router.
+    """
+
+    def __init__(
+        self,
+        before_dense: RMSNorm | None,
+        dense: Callable[[Tensor], Tensor],
+        config: Gemma4Config,
+        weights: Checkpoint,
+        prefix: str,
+    ) -> None:
+        def norm(name: str) -> RMSNorm:
+            return load_norm(config, weights, f"{prefix}.{name}.weight", config.hidden_size)
+
+        assert before_dense is not None
+        self._before_dense, self._dense = before_dense, dense
+        self._after_dense = norm("post_feedforward_layernorm_1")
+        self._experts = Gemma4Experts(config, weights, prefix)
+        self._before_experts = norm("pre_feedforward_layernorm_2")
+        self._after_experts = norm("post_feedforward_layernorm_2")
+
+    @property
+    def loads(self) -> list[int]:
+        """How many tokens each expert computed in the latest call."""
+        return self._experts.loads
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the sum for `x` [tokens, hidden]: the same shape."""
+        routed = self._experts.dispatch(self._before_experts(x), *self._experts.route(x))
+        return self._after_dense(self._dense(self._before_dense(x))).add_(
+            self._after_experts(routed)
+        )
+
+
+def _load(weights: Checkpoint, size: int, *names: str) -> Tensor:
+    """Load the vector [size] under its name in a directory or in a GGUF file."""
+    return weights.load(next((name for name in names if name in weights), names[0]), size)
+
+
 class Gemma4Layer(Layer):
     """One decoder layer, which updates the residual stream in place."""
 
@@ -114,8 +181,11 @@ class Gemma4Layer(Layer):
         assert isinstance(config, Gemma4Config)
         config = config.of_layer(index)
         super().__init__(config, weights, prefix, index, rotation)
-        name = f"{prefix}.layer_scalar"  # a GGUF file adds ".weight" to every name
-        self._scalar = weights.load(name if name in weights else f"{name}.weight", 1)
+        if config.num_experts:
+            before, self._before_feed_forward = self._before_feed_forward, None
+            self.feed_forward = DenseAndExperts(before, self.feed_forward, config, weights, prefix)
+        names = f"{prefix}.layer_scalar", f"{prefix}.layer_scalar.weight"
+        self._scalar = _load(weights, 1, *names)
         if size := config.per_layer_size:
             hidden, name = config.hidden_size, f"{prefix}.per_layer_input_gate.weight"
             self._gate = Linear(weights.load_matrix({name: size}, hidden))
@@ -165,6 +235,9 @@ class Gemma4(Decoder):
         for layer, layer_input in zip(self._layers, inputs, strict=True):
             assert isinstance(layer, Gemma4Layer)
             layer.forward(x, rotations, attend, layer_input)
+        if self.config.num_experts:
+            networks = [layer.feed_forward for layer in self._layers]
+            self.expert_loads = [getattr(network, "loads", []) for network in networks]
         logits = self._lm_head(self._norm(x.index_select(0, logits_indices))).float()
         if (cap := self.config.logit_cap) is not None:
             logits = logits.div_(cap).tanh_().mul_(cap)

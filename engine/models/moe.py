@@ -42,11 +42,15 @@ class MixtureOfExperts:
     loads    tokens that each expert computed in the latest call, [experts]. Each token counts k times
     """
 
+    router_name = "gate"
+
     def __init__(self, config: LlamaConfig, weights: Checkpoint, prefix: str) -> None:
         self._per_token = config.experts_per_token
         self._renormalise = config.norm_topk_prob
         self._router = Linear(
-            weights.load(f"{prefix}.gate.weight", config.num_experts, config.hidden_size)
+            weights.load(
+                f"{prefix}.{self.router_name}.weight", config.num_experts, config.hidden_size
+            )
         )
         self.experts = [
             FeedForward(config, weights, f"{prefix}.experts.{expert}", config.expert_size)
@@ -68,7 +72,10 @@ class MixtureOfExperts:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the output for `x` [tokens, hidden]: the same shape."""
-        experts, weights = self.route(x)
+        return self.dispatch(x, *self.route(x))
+
+    def dispatch(self, x: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted sum of the results of each token's experts, both [tokens, k]."""
         order = experts.flatten().argsort(stable=True)  # of the (token, choice) pairs, by expert
         self.loads = torch.bincount(experts.flatten(), minlength=len(self.experts)).tolist()
         copies = x.index_select(0, order // self._per_token)

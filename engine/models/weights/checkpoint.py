@@ -8,6 +8,7 @@ wrong text without an error message.
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from engine.models.weights.safetensors_file import DTYPES, StoredTensor, read_sa
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 PICKLES = "pytorch_model*.bin"
+_STACKED = re.compile(r"(.*layers\.\d+\.experts)\.(\w+_proj)")
 _FINGERPRINT_VALUES = 256  # of each tensor; fine-tuning changes nearly all values
 
 
@@ -81,7 +83,7 @@ class Checkpoint:
                 raise CheckpointError(
                     f"{path} is damaged or incomplete ({error}): download it again"
                 ) from error
-        return tensors
+        return _unstacked(tensors)
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -269,3 +271,15 @@ class Checkpoint:
                 f"{self.directory} has {len(self._unused)} tensors that this architecture does not "
                 f"use, {min(self._unused)} for one: {self._configuration} do not belong together"
             )
+
+
+def _unstacked(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """Return the tensors with one for each expert in place of a stack [experts, out, in] (Gemma 4)."""
+    found: dict[str, StoredTensor] = {}
+    for name, tensor in tensors.items():
+        if match := _STACKED.fullmatch(name):
+            experts = range(tensor.shape[0])
+            found |= {f"{match[1]}.{e}.{match[2]}.weight": tensor[e] for e in experts}
+        else:
+            found[name] = tensor
+    return found

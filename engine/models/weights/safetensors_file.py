@@ -47,6 +47,12 @@ class StoredTensor:
         """Return the number of values."""
         return math.prod(self.shape)
 
+    def __getitem__(self, index: int) -> "StoredTensor":
+        """Return one matrix of a stack of matrices, such as the one of an expert."""
+        shape = self.shape[1:]
+        start = self.start + index * math.prod(shape) * DTYPES[self.kind].itemsize
+        return StoredTensor(self.path, self.pages, self.kind, shape, start)
+
     def view(self) -> Tensor:
         """Return the tensor, whose kind is in DTYPES, as a view of the file's pages."""
         values = torch.frombuffer(

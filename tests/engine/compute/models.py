@@ -59,6 +59,8 @@ GEMMA4 |= dict(layer_types=[f"{kind}_attention" for kind in KINDS], hidden_size_
 SHARED = dict(num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=8)
 SHARED |= dict(vocab_size_per_layer_input=97, pad_token_id=0)
 FEW_HEADS = dict(attention_k_eq_v=True, num_global_key_value_heads=1, pad_token_id=0)
+GEMMA4_EXPERTS = dict(num_experts=8, top_k_experts=2, moe_intermediate_size=24)
+GEMMA4_EXPERTS |= dict(enable_moe_block=True)
 VISION = dict(
     hidden_size=16,
     intermediate_size=16,
@@ -132,6 +134,7 @@ MODELS = {
         dict(text_config=SIZES | GEMMA3, vision_config=VISION, mm_tokens_per_image=4),
     ),
     "gemma4": ("Gemma4ForCausalLM", SIZES | GEMMA4 | SHARED),
+    "gemma4-moe": ("Gemma4ForCausalLM", SIZES | GEMMA4 | FEW_HEADS | GEMMA4_EXPERTS),
     "gemma4-with-vision": (
         "Gemma4ForConditionalGeneration",
         dict(text_config=SIZES | GEMMA4 | SHARED, vision_config=None),
