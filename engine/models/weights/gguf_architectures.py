@@ -88,7 +88,7 @@ def _gemma4(own: Mapping[str, Any]) -> dict[str, Any]:
     The file lists them for each layer where a config.json has two numbers. Global layers have a number
     of KV heads of their own in exactly those models whose keys are also their values.
     """
-    entries = _windows(own, 6)
+    entries = _windows(own, 6) | {"enable_moe_block": bool(own.get("expert_count"))}
     if isinstance(kv_heads := own.get("attention.head_count_kv"), list):
         kinds = entries.get("layer_types", [])
         by_kind = dict(zip(kinds, kv_heads, strict=False))
@@ -164,8 +164,17 @@ ARCHITECTURES = {
             "per_layer_projection": "proj",
             "post_per_layer_input_norm": "post_norm",
             "layer_scalar": "layer_output_scale",
+            "router.proj": "ffn_gate_inp",
+            "experts.*.gate_up_proj": "ffn_gate_up_exps",
+            "experts.*.down_proj": "ffn_down_exps",
+            "post_feedforward_layernorm_1": "post_ffw_norm_1",
+            "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+            "post_feedforward_layernorm_2": "post_ffw_norm_2",
         },
         entries={
+            "num_experts": "expert_count",
+            "top_k_experts": "expert_used_count",
+            "moe_intermediate_size": "expert_feed_forward_length",
             "head_dim": "attention.key_length_swa",
             "global_head_dim": "attention.key_length",
             "num_kv_shared_layers": "attention.shared_kv_layers",

@@ -53,20 +53,21 @@ FACTORS = {
 _YARN = dict(factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=1.0)
 _MINISTRAL3 = dict(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)
 
-# Three layers have KV, of which the fourth and the fifth read the last two.
-_KINDS = [f"{kind}_attention" for kind in ("sliding", "sliding", "full", "sliding", "full")]
 GEMMA4 = _SIZES | dict(
     num_hidden_layers=5,
-    layer_types=_KINDS,
+    layer_types=[f"{kind}_attention" for kind in ("sliding", "sliding", "full", "sliding", "full")],
     sliding_window=8,
     head_dim=16,
     global_head_dim=32,
-    num_kv_shared_layers=2,
-    use_double_wide_mlp=True,
-    hidden_size_per_layer_input=16,
-    vocab_size_per_layer_input=401,
+    num_key_value_heads=2,
+    hidden_size_per_layer_input=0,
     final_logit_softcapping=8.0,
 )
+# The fourth and the fifth layer read the KV of the two before them.
+SHARED = dict(num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=16)
+SHARED |= dict(vocab_size_per_layer_input=401)
+EXPERTS = dict(num_experts=4, top_k_experts=2, moe_intermediate_size=16, enable_moe_block=True)
+EXPERTS |= dict(attention_k_eq_v=True, num_global_key_value_heads=1)
 # Name of the file -> the class of the model before it is converted, and its entries.
 MODELS = {
     # The sixth layer sees everything, which is not in the file.
@@ -100,7 +101,8 @@ MODELS = {
         | dict(head_dim=16)
         | dict(rope_parameters=dict(rope_type="yarn", rope_theta=5e3) | _YARN | _MINISTRAL3),
     ),
-    "gemma4": ("Gemma4ForCausalLM", GEMMA4),
+    "gemma4": ("Gemma4ForCausalLM", GEMMA4 | SHARED),
+    "gemma4-moe": ("Gemma4ForCausalLM", GEMMA4 | EXPERTS),
     "qwen3moe": (
         "Qwen3MoeForCausalLM",
         _SIZES
@@ -122,8 +124,8 @@ def _model(architecture):
     return model
 
 
-def _add_gemma4(directory):
-    """Add Gemma's kind of tokenizer, and two entries that its converter knows by their former names."""
+def _add_gemma4(directory, entries):
+    """Add Gemma's kind of tokenizer, and the entries whose names have changed since."""
     tokenizer = sentencepiece_bpe()
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Replace(" ", "▁"), None
     tokenizer.add_tokens([f"<unused{i}>" for i in range(401 - tokenizer.get_vocab_size())])
@@ -131,8 +133,7 @@ def _add_gemma4(directory):
     whole = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
     whole.save_pretrained(directory)
     config = json.loads((directory / "config.json").read_text())
-    own = {name: GEMMA4[name] for name in ("global_head_dim", "hidden_size_per_layer_input")}
-    (directory / "config.json").write_text(json.dumps(config | own))
+    (directory / "config.json").write_text(json.dumps(config | entries))
 
 
 def _add_tokenizer(directory):
@@ -162,7 +163,10 @@ def main() -> None:
         model, file = _model(name), file_of(name)
         with tempfile.TemporaryDirectory() as directory:
             model.save_pretrained(directory)
-            (_add_gemma4 if name == "gemma4" else _add_tokenizer)(Path(directory))
+            if name.startswith("gemma4"):
+                _add_gemma4(Path(directory), MODELS[name][1])
+            else:
+                _add_tokenizer(Path(directory))
             options = [directory, "--outtype", "f16", "--outfile", str(file)]
             command = [sys.executable, "-c", _CONVERT, sys.argv[1], *options]
             subprocess.run(command, check=True)

@@ -4,7 +4,7 @@ import pytest
 
 from engine.models.config_file import parse_config
 from engine.models.weights.checkpoint import CheckpointError
-from tests.engine.compute.models import DERIVED, EXPERTS, FEW_HEADS, phi4
+from tests.engine.compute.models import DERIVED, EXPERTS, FEW_HEADS, GEMMA4_EXPERTS, phi4
 from tests.facts import raises_naming
 from tests.lazy import transformers
 
@@ -58,7 +58,7 @@ def completed(architecture, entries):
             {"rope_local_base_freq": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
         ),
         ("Gemma4ForCausalLM", {"num_kv_shared_layers": 1, "use_double_wide_mlp": True}),
-        ("Gemma4ForCausalLM", FEW_HEADS | {"global_head_dim": 64}),
+        ("Gemma4ForCausalLM", FEW_HEADS | GEMMA4_EXPERTS | {"global_head_dim": 64}),
         ("Qwen2ForCausalLM", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
         ("LlamaForCausalLM", {"rope_scaling": {"type": "linear", "factor": 2}}),
         ("Olmo2ForCausalLM", {"attention_bias": True, "rope_theta": 500.0}),
@@ -108,6 +108,7 @@ def test_the_text_part_of_a_model_with_vision():
         ("Gemma4ForCausalLM", {"num_global_key_value_heads": 4, "attention_k_eq_v": True}, [4, 6]),
         ("Gemma4ForCausalLM", {"per_layer_config": {"0": {"head_dim": 8}}}, ["per_layer_config"]),
         ("Gemma4ForCausalLM", {"use_bidirectional_attention": "all"}, ["all", "vision"]),
+        ("Gemma4ForCausalLM", GEMMA4_EXPERTS | {"top_k_experts": 9}, ["top_k_experts", 8, 9]),
         # Their queries would be neither normalised nor rotated.
         ("Qwen3ForCausalLM", {"no_rope_layers": [1, 1, 0, 1, 1, 1, 1]}, ["no_rope_layers"]),
     ],

@@ -230,12 +230,10 @@ def test_what_the_file_of_a_gemma_3_leaves_out():
 
 
 def test_sizes_of_the_layers_of_a_gemma_4_are_lists_in_its_file():
-    config = GGUFCheckpoint(file_of("gemma4")).config
-    assert (config.global_heads, config.num_kv_shared_layers) == ((1, 32), 2)
-    assert config.feed_forward_sizes == (48, 48, 48, 96, 96)
-    listed = entries_of("gemma4", **{"attention.head_count_kv": [8, 8, 2, 8, 2]})
-    assert (listed["num_key_value_heads"], listed["num_global_key_value_heads"]) == (8, 2)
-    assert listed["attention_k_eq_v"]
+    shared, experts = (GGUFCheckpoint(file_of(name)).config for name in ("gemma4", "gemma4-moe"))
+    assert (shared.global_heads, shared.num_kv_shared_layers) == ((2, 32), 2)
+    assert shared.feed_forward_sizes == (48, 48, 48, 96, 96)
+    assert (experts.num_kv_heads, experts.global_heads) == (2, (1, 32))
 
 
 def test_a_phi_3_without_factors_rotates_whole_heads():
