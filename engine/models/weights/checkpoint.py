@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from engine.core.compute.device import CPU, dtype_name
+from engine.models.weights.expert_tensors import ExpertTensor, split_experts
 from engine.models.weights.matrix import Matrix, equal
 from engine.models.weights.safetensors_file import DTYPES, StoredTensor, read_safetensors
 
@@ -81,7 +82,7 @@ class Checkpoint:
                 raise CheckpointError(
                     f"{path} is damaged or incomplete ({error}): download it again"
                 ) from error
-        return tensors
+        return dict(split_experts(tensors))
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -108,7 +109,7 @@ class Checkpoint:
 
     def get_tensor(self, name: str) -> Tensor:
         """Return a tensor as it is stored: a view of the file. Raises CheckpointError."""
-        tensor: StoredTensor = self._tensors[name]
+        tensor: StoredTensor | ExpertTensor = self._tensors[name]
         if tensor.kind not in DTYPES:
             raise CheckpointError(
                 f"{name} in {tensor.path} is {tensor.kind}: quantized weights are not supported, use "

@@ -3,6 +3,7 @@
 from copy import deepcopy
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tests.lazy import transformers
@@ -59,6 +60,12 @@ GEMMA4 |= dict(layer_types=[f"{kind}_attention" for kind in KINDS], hidden_size_
 SHARED = dict(num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=8)
 SHARED |= dict(vocab_size_per_layer_input=97, pad_token_id=0)
 FEW_HEADS = dict(attention_k_eq_v=True, num_global_key_value_heads=1, pad_token_id=0)
+# All limits of the experts' values are reached, and MXFP4 has blocks of 32.
+GPT_OSS = (
+    SIZES
+    | dict(hidden_size=64, intermediate_size=32, sliding_window=8, num_local_experts=8)
+    | dict(num_experts_per_tok=2, rope_scaling=dict(rope_type="yarn", truncate=False) | YARN)
+)
 VISION = dict(
     hidden_size=16,
     intermediate_size=16,
@@ -163,6 +170,8 @@ MODELS = {
         | dict(sliding_window=8, layer_types=GEMMA3["layer_types"], rope_theta=500_000.0)
         | dict(rope_scaling=dict(rope_type="yarn") | YARN | dict(rope_theta=500_000.0)),
     ),
+    "gpt-oss": ("GptOssForCausalLM", GPT_OSS | dict(swiglu_limit=0.3, swiglu_alpha=1.3)),
+    "gpt-oss-mxfp4": ("GptOssForCausalLM", GPT_OSS | dict(swiglu_limit=0.3)),
     "ministral3": ("Ministral3ForCausalLM", MINISTRAL3 | dict(sliding_window=20)),
     "ministral3-with-vision": (
         "Mistral3ForConditionalGeneration",
@@ -183,8 +192,31 @@ def save(directory, name, **save_options):
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     model = random_model(*MODELS[name], seed=sum(name.encode()))
-    model.save_pretrained(directory, **save_options)
+    if "mxfp4" in name:
+        save_mxfp4(directory, model)
+    else:
+        model.save_pretrained(directory, **save_options)
     return model
+
+
+def save_mxfp4(directory, model):
+    """Give the experts random weights that MXFP4 can hold, and save the model as gpt-oss is saved."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    packed = {}
+    for name, tensor in model.state_dict().items():
+        packed[name] = tensor
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            experts, inner, out = tensor.shape
+            blocks = torch.randint(256, (experts, out, inner // 32, 16), dtype=torch.uint8)
+            scales = torch.randint(122, 126, blocks.shape[:-1], dtype=torch.uint8)
+            tensor.copy_(convert_moe_packed_tensors(blocks, scales, dtype=torch.float32))
+            del packed[name]
+            packed |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    model.config.quantization_config = {"quant_method": "mxfp4"}
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(directory)
+    save_file(packed, directory / "model.safetensors", metadata={"format": "pt"})
 
 
 def random_model(kind, entries, seed=7, matrices=0.15):
