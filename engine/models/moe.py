@@ -76,7 +76,7 @@ class MixtureOfExperts:
         """Return the output for `x` [tokens, hidden]: the same shape."""
         experts, weights = self.route(x)
         order = experts.flatten().argsort(stable=True)  # of the (token, choice) pairs, by expert
-        self.loads = torch.bincount(experts.flatten(), minlength=len(self.experts)).tolist()
+        self.loads = torch.bincount(experts.flatten(), minlength=len(self.experts)).cpu().tolist()
         copies = x.index_select(0, order // self._per_token)
         results = [
             expert(own)

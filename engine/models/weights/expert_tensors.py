@@ -7,7 +7,7 @@ A directory stores all experts of a layer together:
     down_proj          [experts, inner, hidden]
     down_proj_bias     [experts, hidden]
 
-or, in MXFP4, each matrix as `_blocks` [experts, out, in / 32, 16] and `_scales` [experts, out, in / 32].
+or, in MXFP4, a matrix as `_blocks` [experts, out, in / 32, 16] and `_scales` [experts, out, in / 32].
 A block is 32 values of 4 bits, two in a byte with the first in the low half, and a common exponent of 8
 bits. A value of 4 bits has a sign, two bits of exponent and one of fraction. The products fit bfloat16
 without rounding, so that is the type in which such a tensor counts as stored.

@@ -21,7 +21,7 @@ import torch
 
 from tests.engine.compute.gguf_fixtures import NUM_LOGITS, llama_cpp_logits
 from tests.engine.compute.judge import PROMPT, reference_logits
-from tests.engine.compute.models import random_model
+from tests.engine.compute.models import random_model, save_mxfp4
 from tests.engine.text.conftest import SPECIAL, byte_level_bpe
 from tests.lazy import transformers
 
@@ -85,6 +85,14 @@ MODELS = {
         | dict(head_dim=16)
         | dict(rope_parameters=dict(rope_type="yarn", rope_theta=5e3) | _YARN | _MINISTRAL3),
     ),
+    # llama.cpp rounds the ends of YaRN's ramp; with this rope_theta they are whole numbers anyway.
+    "gpt-oss": (
+        "GptOssForCausalLM",
+        _SIZES
+        | dict(head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2)
+        | dict(sliding_window=8, tie_word_embeddings=False)
+        | dict(rope_scaling=dict(rope_type="yarn", rope_theta=1770.0, truncate=False) | _YARN),
+    ),
     "qwen3moe": (
         "Qwen3MoeForCausalLM",
         _SIZES
@@ -132,7 +140,10 @@ def main() -> None:
     for name in MODELS:
         model, file = _model(name), file_of(name)
         with tempfile.TemporaryDirectory() as directory:
-            model.save_pretrained(directory)
+            if name == "gpt-oss":
+                save_mxfp4(Path(directory), model)
+            else:
+                model.save_pretrained(directory)
             _add_tokenizer(Path(directory))
             options = [directory, "--outtype", "f16", "--outfile", str(file)]
             command = [sys.executable, "-c", _CONVERT, sys.argv[1], *options]

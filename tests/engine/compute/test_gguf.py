@@ -177,11 +177,12 @@ def recorded():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_transformers_and_of_llama_cpp(name, recorded):
-    logits = our_logits(file_of(name))
+    logits = our_logits(file_of(name), int8=False)
     assert logits.shape == (NUM_LOGITS, 401)
     torch.testing.assert_close(logits, recorded[name], atol=5e-5, rtol=1e-4)
-    # llama.cpp multiplies float16 matrices with activations that it rounds to float16.
-    torch.testing.assert_close(logits, recorded[f"{name}, llama.cpp"], atol=0.02, rtol=0)
+    # llama.cpp rounds activations: to float16 beside float16 matrices, to 8 bits beside MXFP4.
+    off = 0.1 if name == "gpt-oss" else 0.02
+    torch.testing.assert_close(logits, recorded[f"{name}, llama.cpp"], atol=off, rtol=0)
 
 
 @pytest.mark.parametrize("name", MODELS)
