@@ -27,19 +27,11 @@ from tests.lazy import transformers
 
 DIRECTORY = Path(__file__).parents[2] / "fixtures" / "gguf" / "converted"
 LOGITS = DIRECTORY / "logits.npz"
-_SIZES = dict(
-    vocab_size=401,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    max_position_embeddings=128,
-    rms_norm_eps=0.0025,
-    bos_token_id=0,
-    eos_token_id=4,
-    pad_token_id=None,
-    tie_word_embeddings=True,
+_SIZES = (
+    dict(vocab_size=401, hidden_size=32, intermediate_size=48, num_hidden_layers=2)
+    | dict(num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=128)
+    | dict(bos_token_id=0, eos_token_id=4, pad_token_id=None)
+    | dict(rms_norm_eps=0.0025, tie_word_embeddings=True)
 )
 
 

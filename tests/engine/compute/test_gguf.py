@@ -36,14 +36,8 @@ def test_logits_are_those_of_the_model_that_was_written(tmp_path, kind, type_):
         close(our_logits(tmp_path / "m.gguf", int8=False), model)
 
 
-LLAMA3 = dict(
-    rope_type="llama3",
-    factor=8.0,
-    low_freq_factor=1.0,
-    high_freq_factor=4.0,
-    original_max_position_embeddings=32,
-)
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+LLAMA3 = YARN | dict(rope_type="llama3", low_freq_factor=1.0, high_freq_factor=4.0)
 
 
 @pytest.mark.parametrize(("kind", "rope"), [("llama", LLAMA3), ("qwen2", YARN), ("qwen3", YARN)])

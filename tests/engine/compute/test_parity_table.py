@@ -72,9 +72,7 @@ class Router:
     ("name", "column"),
     [
         *(("qwen3-moe", column) for column in COLUMNS),
-        ("qwen3-moe", "together"),
-        ("qwen3-moe, dense layer", "together"),
-        ("gpt-oss", "together"),
+        *((name, "together") for name in MODELS),
     ],
 )
 def test_recorded_loads_are_those_of_transformers_router(subject, name, column):
