@@ -111,7 +111,7 @@ ARCHITECTURES = {
         }
         | _EXPERTS,
         entries=_EXPERT_COUNTS,
-        # As in every config.json of gpt-oss. It is not in the file, and llama.cpp rounds.
+        # As in every config.json of gpt-oss. It is not in the file, and llama.cpp truncates.
         rope={"truncate": False},
         derived=lambda own: _windows(own, 2),
     ),

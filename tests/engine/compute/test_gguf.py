@@ -216,9 +216,10 @@ def test_a_phi_3_without_factors_rotates_whole_heads():
     assert (entries["partial_rotary_factor"], entries["rope_scaling"]) == (1.0, None)
 
 
-def test_a_mistral_3_without_growing_queries_is_a_mistral():
+def test_what_the_files_of_a_mistral_small_3_and_of_a_gpt_oss_leave_out():
     entries = entries_of("mistral3", **{"attention.temperature_scale": None})
     assert entries["architectures"] == ["MistralForCausalLM"]
+    assert entries_of("gpt-oss")["rope_scaling"]["truncate"] is False
 
 
 def test_factors_beside_another_scaling_are_rejected():
