@@ -23,6 +23,7 @@ class LlamaConfig(ModelConfig):
     num_experts        feed-forward networks of a sparse layer (mixture of experts); 0: no layer is
                        sparse
     experts_per_token  how many of them compute each token
+    swiglu             alpha and limit of a `ClampedFeedForward`
     expert_size        inner size of an expert, as intermediate_size is of a dense layer's network
     norm_topk_prob     the chosen experts' weights are scaled to a sum of one
     sparse_layers      [layers] whether the layer is sparse
@@ -38,6 +39,7 @@ class LlamaConfig(ModelConfig):
     ropes: tuple[Rope | None, ...]
     num_experts: int
     experts_per_token: int
+    swiglu: tuple[float, float]
     expert_size: int
     norm_topk_prob: bool
     sparse_layers: tuple[bool, ...]

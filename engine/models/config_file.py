@@ -19,6 +19,7 @@ from engine.models.gpt2 import read_gpt2
 from engine.models.recurrent import reject_recurrent
 from engine.models.weights.checkpoint import CheckpointError
 
+_MXFP4 = "GptOssForCausalLM"
 SUPPORTED = frozenset({*FAMILIES, GPT2})
 _READERS: dict[str, Callable[[str, dict[str, Any]], ModelConfig]] = {
     GPT2: read_gpt2,
@@ -69,8 +70,14 @@ def _checked_architecture(entries: dict[str, Any]) -> str:
 
 
 def _reject_quantized(entries: dict[str, Any]) -> None:
-    """Reject AWQ, GPTQ, FP8 and the like: each has a layout and GPU kernels of its own."""
+    """Reject AWQ, GPTQ, FP8 and the like: each has a layout and GPU kernels of its own.
+
+    MXFP4 is read as gpt-oss stores it; see `expert_tensors.py`.
+    """
     if settings := entries.get("quantization_config") or entries.get("compression_config"):
+        method = settings.get("quant_method") if isinstance(settings, dict) else None
+        if method == "mxfp4" and entries["architectures"][0] == _MXFP4:
+            return
         raise CheckpointError(
             f"the weights are quantized (quantization_config = {settings!r}), which is not supported: "
             "use a GGUF file of this model, such as Q4_K_M or Q8_0, or the directory of the model "

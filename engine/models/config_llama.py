@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from engine.models.config import LlamaConfig, check_entries
 from engine.models.families import FAMILIES, Family
@@ -61,6 +62,8 @@ class _LlamaFile(msgspec.Struct):
     norm_topk_prob: bool = False
     decoder_sparse_step: int = 1
     mlp_only_layers: list[int] | None = None
+    swiglu_alpha: float = 1.702  # gpt-oss's
+    swiglu_limit: float = 7.0
 
 
 def read_llama(architecture: str, entries: dict[str, Any]) -> LlamaConfig:
@@ -69,6 +72,8 @@ def read_llama(architecture: str, entries: dict[str, Any]) -> LlamaConfig:
     if family.text_prefix:
         family, entries = _text(family, entries)
     file = msgspec.convert({**family.defaults, **entries}, _LlamaFile)
+    if family.clamped_experts:
+        file = structs.replace(file, moe_intermediate_size=file.intermediate_size)
     activation = file.hidden_activation or file.hidden_act
     if activation not in ACTIVATIONS:
         name = "hidden_activation" if file.hidden_activation else "hidden_act"
@@ -124,6 +129,7 @@ def read_llama(architecture: str, entries: dict[str, Any]) -> LlamaConfig:
         ),
         num_experts=file.num_local_experts or file.num_experts,
         experts_per_token=file.num_experts_per_tok,
+        swiglu=(file.swiglu_alpha, file.swiglu_limit),
         expert_size=file.moe_intermediate_size,
         norm_topk_prob=file.norm_topk_prob,
         sparse_layers=sparse,

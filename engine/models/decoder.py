@@ -84,6 +84,9 @@ class Attention:
         output = weights.load_matrix({f"{prefix}.o_proj.weight": hidden}, queries)
         output_bias = weights.load(f"{prefix}.o_proj.bias", hidden) if config.output_bias else None
         self._output = Linear(output, output_bias)
+        self._sinks: tuple[Tensor, ...] = ()
+        if config.family.sinks:
+            self._sinks = (weights.load(f"{prefix}.sinks", config.num_heads).float(),)
 
     def __call__(self, x: Tensor, rotations: Sequence[Rotation], attend: Attend) -> Tensor:
         """Return the network's output for `x` [tokens, hidden]: the same shape."""
@@ -92,7 +95,8 @@ class Attention:
         normed = queries_keys if self._qk_norm is None else self._qk_norm(queries_keys)
         if self._rotation is not None:
             rotate(normed, rotations[self._rotation], out=queries_keys)
-        return self._output(attend(self._layer, heads[:, : self._heads], heads[:, self._heads :]))
+        queries, keys_values = heads[:, : self._heads], heads[:, self._heads :]
+        return self._output(attend(self._layer, queries, keys_values, *self._sinks))
 
 
 def rotate(x: Tensor, rotation: Rotation, out: Tensor) -> None:

@@ -46,6 +46,9 @@ class Family:
                       arXiv:2512.13961)
     scaled_queries    queries grow with their position, see `QueryScaling` (Ministral 3,
                       arXiv:2601.08584)
+    sinks             heads have attention sinks, see `attend_with_sinks` (gpt-oss, arXiv:2508.10925)
+    clamped_experts   the experts are those of gpt-oss, see `ClampedFeedForward`. They have biases and
+                      take the place of every dense network, and the router has a bias, too
     defaults          entries that a config.json may leave out because transformers knows them
     text_prefix       what the names of the decoder's tensors start with in a model that also has
                       other parts. Those parts, and their entries in config.json, are not read
@@ -65,6 +68,8 @@ class Family:
     ) = None
     plain_windows: bool = False
     scaled_queries: bool = False
+    sinks: bool = False
+    clamped_experts: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
     text_prefix: str = ""
     text_kinds: Mapping[str, str] = field(default_factory=dict)
@@ -184,6 +189,30 @@ FAMILIES = {
             "rope_theta": 500_000.0,
             "sliding_window": 4096,
             "sliding_window_pattern": 4,
+        },
+    ),
+    "GptOssForCausalLM": Family(
+        windowed="sliding_window_pattern",
+        sinks=True,
+        clamped_experts=True,
+        defaults={
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "rms_norm_eps": 1e-5,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "sliding_window": 128,
+            "sliding_window_pattern": 2,
+            "num_experts": 128,
+            "num_experts_per_tok": 4,
+            "norm_topk_prob": True,
+            "rope_theta": 150_000.0,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "factor": 32.0,
+                "original_max_position_embeddings": 4096,
+                "truncate": False,
+            },
         },
     ),
     "Gemma3ForCausalLM": _GEMMA3,

@@ -160,3 +160,23 @@ class FeedForward:
         """Return the network's output for `x` [tokens, hidden]: the same shape."""
         gate, up = self._gate_up(x).chunk(2, dim=-1)
         return self._down(self._activation(gate).mul_(up))
+
+
+class ClampedFeedForward(FeedForward):
+    """An expert of gpt-oss: (up + 1) * gate * sigmoid(alpha * gate), with both kept within a limit.
+
+    The sigmoid is that of GELU's approximation (arXiv:1606.08415). Without limits, a few values became
+    so large that half precision could not hold them.
+    """
+
+    def __init__(
+        self, config: LlamaConfig, weights: Checkpoint, prefix: str, size: int | None = None
+    ) -> None:
+        super().__init__(config, weights, prefix, size)
+        self._alpha, self._limit = config.swiglu
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the network's output for `x` [tokens, hidden]: the same shape."""
+        gate, up = self._gate_up(x).chunk(2, dim=-1)
+        gate, up = gate.clamp(max=self._limit), up.clamp(-self._limit, self._limit)
+        return self._down(torch.sigmoid(self._alpha * gate).mul_(gate).mul_(up.add_(1)))

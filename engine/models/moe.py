@@ -11,8 +11,8 @@ memory, and a step reads the weights of every expert that any of its tokens uses
 cheap, and a few tokens can cost nearly as much as many.
 
 Sources: GShard, arXiv:2006.16668, and Switch Transformers, arXiv:2101.03961, for routing and dispatch;
-the Qwen3 report, arXiv:2505.09388, whose models have no shared expert; `Qwen3MoeSparseMoeBlock` in
-`transformers/models/qwen3_moe/modeling_qwen3_moe.py`.
+the Qwen3 report, arXiv:2505.09388, and gpt-oss's, arXiv:2508.10925, whose models have no shared expert;
+`Qwen3MoeSparseMoeBlock` and `GptOssMLP` in transformers.
 
 Differs from vLLM (`vllm/model_executor/layers/fused_moe/`):
 
@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from engine.models.config import LlamaConfig
-from engine.models.layers import FeedForward, Linear
+from engine.models.layers import ClampedFeedForward, FeedForward, Linear
 from engine.models.weights.checkpoint import Checkpoint
 
 
@@ -35,8 +35,9 @@ class MixtureOfExperts:
     """The experts of a layer and their router; takes the place of a `FeedForward`.
 
     Weights are under the name `prefix`: the router's `gate.weight` [experts, hidden], and one gated
-    network for each expert, `experts.0` and so on. The router keeps the model's precision even if the
-    experts are quantized, because a small error in it chooses another expert.
+    network for each expert, `experts.0` and so on. gpt-oss's router is `router`, with a bias, and its
+    checkpoints stack the experts (`expert_tensors.py`). The router keeps the model's precision even if
+    the experts are quantized, because a small error in it chooses another expert.
 
     experts  one network each
     loads    tokens that each expert computed in the latest call, [experts]. Each token counts k times
@@ -47,13 +48,18 @@ class MixtureOfExperts:
     def __init__(self, config: LlamaConfig, weights: Checkpoint, prefix: str) -> None:
         self._per_token = config.experts_per_token
         self._renormalise = config.norm_topk_prob
-        self._router = Linear(
-            weights.load(
-                f"{prefix}.{self.router_name}.weight", config.num_experts, config.hidden_size
+        count, hidden = config.num_experts, config.hidden_size
+        network = FeedForward
+        if config.family.clamped_experts:
+            network = ClampedFeedForward
+            bias = weights.load(f"{prefix}.router.bias", count)
+            self._router = Linear(weights.load(f"{prefix}.router.weight", count, hidden), bias)
+        else:
+            self._router = Linear(
+                weights.load(f"{prefix}.{self.router_name}.weight", count, hidden)
             )
-        )
         self.experts = [
-            FeedForward(config, weights, f"{prefix}.experts.{expert}", config.expert_size)
+            network(config, weights, f"{prefix}.experts.{expert}", config.expert_size)
             for expert in range(config.num_experts)
         ]
         self.loads = [0] * config.num_experts
@@ -62,7 +68,7 @@ class MixtureOfExperts:
         """Return the k experts of each token of `x` and their weights: both [tokens, k].
 
         The softmax is over all experts and in float32. `norm_topk_prob` says whether the k weights are
-        then scaled to the sum 1.
+        then scaled to the sum 1, which is the softmax over the k experts that gpt-oss defines.
         """
         probs = self._router(x).float().softmax(dim=-1)
         weights, experts = probs.topk(self._per_token, dim=-1)
@@ -77,7 +83,7 @@ class MixtureOfExperts:
     def dispatch(self, x: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sum of the results of each token's experts, both [tokens, k]."""
         order = experts.flatten().argsort(stable=True)  # of the (token, choice) pairs, by expert
-        self.loads = torch.bincount(experts.flatten(), minlength=len(self.experts)).tolist()
+        self.loads = torch.bincount(experts.flatten(), minlength=len(self.experts)).cpu().tolist()
         copies = x.index_select(0, order // self._per_token)
         results = [
             expert(own)

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 # (layer, queries [tokens, heads, head_dim], keys and values [tokens, 2 * kv_heads, head_dim], None for
-# a layer that reads another one's) -> [tokens, heads * head_dim]; see `PagedAttention`.
-Attend = Callable[[int, Tensor, Tensor | None], Tensor]
+# a layer that reads another one's, and in a model with attention sinks their scores [heads])
+# -> [tokens, heads * head_dim]; see `PagedAttention`.
+Attend = Callable[..., Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ Differs from vLLM (PagedAttention, arXiv:2309.06180):
 To use another kernel, pass a class with the interface of `PagedAttention` to the engine.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -47,12 +49,15 @@ class PagedAttention:
                     _GroupAttention(config, kv_cache, group, layer) for group in batch.groups
                 ]
 
-    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor | None) -> Tensor:
+    def __call__(
+        self, layer: int, queries: Tensor, keys_values: Tensor | None, sinks: Tensor | None = None
+    ) -> Tensor:
         """Write the new keys and values, then attend from each token to its context.
 
         queries      [tokens, heads, head_dim]
         keys_values  [tokens, 2 * kv_heads, head_dim], all key heads, then all value heads; None if
                      the layer reads the KV of an earlier one
+        sinks        float32 [heads] or None; see `attend_with_sinks`
         returns      [tokens, heads * head_dim]
         """
         window, cache = self._windows[layer], self._kv_cache
@@ -60,7 +65,7 @@ class PagedAttention:
             keys_values = keys_values.to(cache.tensor.dtype)
             cache.by_slot[layer].index_copy_(0, self._slots[window], keys_values)
         blocks, groups = cache.by_block[layer], self._groups[window]
-        outputs = [group.attend(queries[group.tokens], blocks) for group in groups]
+        outputs = [group.attend(queries[group.tokens], blocks, sinks) for group in groups]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
@@ -128,7 +133,7 @@ class _GroupAttention:
                 garbage += range(i * num_slots + end, i * num_slots + len(table) * size)
             self._garbage = torch.tensor(garbage, dtype=torch.int64, device=device)
 
-    def attend(self, queries: Tensor, blocks: Tensor) -> Tensor:
+    def attend(self, queries: Tensor, blocks: Tensor, sinks: Tensor | None) -> Tensor:
         """`queries` [rows * query_len, heads, head_dim] -> [rows * query_len, heads * head_dim]."""
         torch.index_select(blocks, 0, self._block_index, out=self._blocks)
         if self._garbage is not None:
@@ -136,22 +141,63 @@ class _GroupAttention:
         if self._wide is not self._buffer:
             self._wide.copy_(self._buffer)
         rows, query_len, kv_heads, _, head_dim = self._shape
+        kernel = F.scaled_dot_product_attention
+        if sinks is not None:
+            kernel = partial(attend_with_sinks, sinks)
         if self._causal:
             own = queries.view(rows, query_len, -1, head_dim).transpose(1, 2)
-            output = F.scaled_dot_product_attention(
-                own, self._keys, self._values, is_causal=True, enable_gqa=True
-            )
+            output = kernel(own, self._keys, self._values, is_causal=True, enable_gqa=True)
             return output.transpose(1, 2).reshape(rows * query_len, -1)
         # Stack the query heads that share a KV head as additional tokens of that head. The kernel
         # then reads the keys once for all of them; `enable_gqa` reads them once per query head.
         stacked = queries.view(self._shape).transpose(1, 2).reshape(rows, kv_heads, -1, head_dim)
-        output = F.scaled_dot_product_attention(
-            stacked, self._keys, self._values, attn_mask=self._mask
-        )
+        output = kernel(stacked, self._keys, self._values, attn_mask=self._mask)
         if query_len == 1:
             return output.view(rows, -1)
         unstacked = output.view(rows, kv_heads, query_len, -1, head_dim).transpose(1, 2)
         return unstacked.reshape(rows * query_len, -1)
+
+
+def attend_with_sinks(
+    sinks: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """`F.scaled_dot_product_attention` in which each head also attends to a sink.
+
+    sinks  float32 [heads], the sinks' scores
+
+    A sink is a key without a value. It takes a share of the softmax, so that a head need not attend to
+    any token (gpt-oss, arXiv:2508.10925). The sum of a query's exponentials becomes e^lse + e^sink in
+    place of e^lse, so the output shrinks by the factor e^lse / (e^lse + e^sink) = sigmoid(lse - sink).
+    torch's kernel for CPUs returns lse, the log of the sum, beside the output. On other devices the
+    scores are computed once more, which takes memory for all of them.
+
+    `queries` are [rows, heads, query_len, head_dim], or [rows, kv_heads, query_len * sharing, head_dim]
+    with the heads that share keys as additional queries.
+    """
+    output: Tensor
+    if queries.device.type == "cpu":
+        output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            queries, keys, values, is_causal=is_causal, attn_mask=attn_mask
+        )
+    else:
+        output = F.scaled_dot_product_attention(
+            queries, keys, values, attn_mask, is_causal=is_causal, enable_gqa=enable_gqa
+        )
+        keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
+        scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5
+        if is_causal:
+            scores = scores + torch.full_like(scores, -torch.inf).triu(1)
+        lse = (scores if attn_mask is None else scores + attn_mask).float().logsumexp(dim=-1)
+    own = sinks.view(lse.shape[1], -1)  # [heads, 1] or [kv_heads, sharing]
+    own = own.repeat(1, lse.shape[2] // own.shape[1])
+    return output.mul_(torch.sigmoid(lse - own).unsqueeze(-1))
 
 
 def _mask(
@@ -181,7 +227,9 @@ class ReferenceAttention:
     def __init__(self, config: ModelConfig, kv_cache: KVCache, batch: Batch) -> None:
         self.config, self.kv_cache, self.batch = config, kv_cache, batch
 
-    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor | None) -> Tensor:
+    def __call__(
+        self, layer: int, queries: Tensor, keys_values: Tensor | None, sinks: Tensor | None = None
+    ) -> Tensor:
         """Write the new keys and values, then attend for each row: [tokens, heads * head_dim]."""
         cache, window = self.kv_cache.by_slot[layer], self.config.windows[layer]
         slots = self.kv_cache.slots_in(layer, self.batch.slot_mapping)
@@ -195,11 +243,18 @@ class ReferenceAttention:
             ):
                 table = torch.tensor(block_table, device=cache.device)
                 table = self.kv_cache.blocks_in(layer, table)
-                outputs.append(self.attend(query, cache, seq_len, table, window))
+                outputs.append(self.attend(query, cache, seq_len, table, window, sinks=sinks))
         return torch.cat(outputs)
 
     def attend(
-        self, query: Tensor, cache: Tensor, seq_len: int, block_table: Tensor, window: int | None
+        self,
+        query: Tensor,
+        cache: Tensor,
+        seq_len: int,
+        block_table: Tensor,
+        window: int | None,
+        *,
+        sinks: Tensor | None,
     ) -> Tensor:
         """Attend from a row's last tokens, `query` [query_len, heads, head_dim], to its context."""
         block_size, kv_heads = self.kv_cache.block_size, cache.shape[1] // 2
@@ -215,5 +270,8 @@ class ReferenceAttention:
         scores = torch.einsum("qhd,khd->hqk", query, keys) / query.shape[-1] ** 0.5
         distance = queries_at[:, None] - keys_at  # how far back each key is; < 0: ahead
         visible = (distance >= 0) & (distance < window)
-        probs = scores.masked_fill(~visible, -torch.inf).softmax(dim=-1)
+        scores = scores.masked_fill(~visible, -torch.inf)
+        if sinks is not None:  # another key for each head, whose value is zero
+            scores = torch.cat((scores, sinks[:, None, None].expand(-1, len(query), 1)), dim=-1)
+        probs = scores.softmax(dim=-1)[..., : len(keys)].to(query.dtype)
         return torch.einsum("hqk,khd->qhd", probs, values).flatten(1)

@@ -8,7 +8,6 @@ wrong text without an error message.
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,13 +18,13 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from engine.core.compute.device import CPU, dtype_name
+from engine.models.weights.expert_tensors import ExpertTensor, split_experts
 from engine.models.weights.matrix import Matrix, equal
 from engine.models.weights.safetensors_file import DTYPES, StoredTensor, read_safetensors
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 PICKLES = "pytorch_model*.bin"
-_STACKED = re.compile(r"(.*layers\.\d+\.experts)\.(\w+_proj)")
 _FINGERPRINT_VALUES = 256  # of each tensor; fine-tuning changes nearly all values
 
 
@@ -83,7 +82,7 @@ class Checkpoint:
                 raise CheckpointError(
                     f"{path} is damaged or incomplete ({error}): download it again"
                 ) from error
-        return _unstacked(tensors)
+        return dict(split_experts(tensors))
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -110,7 +109,7 @@ class Checkpoint:
 
     def get_tensor(self, name: str) -> Tensor:
         """Return a tensor as it is stored: a view of the file. Raises CheckpointError."""
-        tensor: StoredTensor = self._tensors[name]
+        tensor: StoredTensor | ExpertTensor = self._tensors[name]
         if tensor.kind not in DTYPES:
             raise CheckpointError(
                 f"{name} in {tensor.path} is {tensor.kind}: quantized weights are not supported, use "
@@ -271,15 +270,3 @@ class Checkpoint:
                 f"{self.directory} has {len(self._unused)} tensors that this architecture does not "
                 f"use, {min(self._unused)} for one: {self._configuration} do not belong together"
             )
-
-
-def _unstacked(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-    """Return the tensors with one for each expert in place of a stack [experts, out, in] (Gemma 4)."""
-    found: dict[str, StoredTensor] = {}
-    for name, tensor in tensors.items():
-        if match := _STACKED.fullmatch(name):
-            experts = range(tensor.shape[0])
-            found |= {f"{match[1]}.{e}.{match[2]}.weight": tensor[e] for e in experts}
-        else:
-            found[name] = tensor
-    return found

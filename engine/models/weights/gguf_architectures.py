@@ -22,9 +22,11 @@ class Architecture:
 
     name         the class in transformers
     tensors      names beyond those of `TENSORS`, or instead of them: transformers' -> GGUF's. `*` is
-                 the number of an expert; GGUF stacks the experts' matrices as [experts, out, in]
+                 the number of an expert; GGUF stacks the experts' matrices as [experts, out, in],
+                 and their biases as [experts, out]
     entries      entries beyond those of `ENTRIES`: of config.json -> of the metadata
     constants    entries of config.json that are the same for every model
+    rope         entries of the rotation's scaling that are the same for every model
     derived      entries of config.json that are computed from the metadata
     neighbours   queries and keys rotate pairs of neighbours, as in the original Llama; transformers
                  pairs value i of a head with i + head_dim / 2, so their rows have another order
@@ -35,6 +37,7 @@ class Architecture:
     tensors: Mapping[str, str] = field(default_factory=dict)
     entries: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
+    rope: Mapping[str, Any] = field(default_factory=dict)
     derived: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     neighbours: bool = False
     norm_offset: float = 0.0
@@ -82,6 +85,14 @@ def _gemma3(own: Mapping[str, Any]) -> dict[str, Any]:
     return {"query_pre_attn_scalar": scalar, **_windows(own, 6)}
 
 
+_EXPERTS = {
+    "mlp.experts.*.gate_proj": "ffn_gate_exps",
+    "mlp.experts.*.up_proj": "ffn_up_exps",
+    "mlp.experts.*.down_proj": "ffn_down_exps",
+}
+_EXPERT_COUNTS = {"num_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
+
+
 def _gemma4(own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sizes that differ by layer.
 
@@ -107,18 +118,22 @@ ARCHITECTURES = {
     "qwen3": Architecture("Qwen3ForCausalLM"),
     "qwen3moe": Architecture(
         "Qwen3MoeForCausalLM",
-        tensors={
-            "mlp.gate": "ffn_gate_inp",
-            "mlp.experts.*.gate_proj": "ffn_gate_exps",
-            "mlp.experts.*.up_proj": "ffn_up_exps",
-            "mlp.experts.*.down_proj": "ffn_down_exps",
-        },
-        entries={
-            "num_experts": "expert_count",
-            "num_experts_per_tok": "expert_used_count",
-            "moe_intermediate_size": "expert_feed_forward_length",
-        },
+        tensors={"mlp.gate": "ffn_gate_inp"} | _EXPERTS,
+        entries=_EXPERT_COUNTS | {"moe_intermediate_size": "expert_feed_forward_length"},
         constants={"norm_topk_prob": True},
+    ),
+    "gpt-oss": Architecture(
+        "GptOssForCausalLM",
+        tensors={
+            "self_attn.sinks": "attn_sinks",
+            "post_attention_layernorm": "post_attention_norm",
+            "mlp.router": "ffn_gate_inp",
+        }
+        | _EXPERTS,
+        entries=_EXPERT_COUNTS,
+        # As in every config.json of gpt-oss. It is not in the file, and llama.cpp truncates.
+        rope={"truncate": False},
+        derived=lambda own: _windows(own, 2),
     ),
     "smollm3": Architecture("SmolLM3ForCausalLM", neighbours=True),
     "olmo2": Architecture(
@@ -270,13 +285,14 @@ def config_entries(
     embedding, per_layer = (
         tensors.get(f"{name}.weight") for name in ("token_embd", "per_layer_token_embd")
     )
+    rope = _rope(own, prefix, rope_factors)
     is_mistral = architecture.name == "LlamaForCausalLM" and found["sliding_window"]
     return {
         "architectures": ["MistralForCausalLM" if is_mistral else architecture.name],
         "vocab_size": embedding.shape[0] if embedding else 0,
         "vocab_size_per_layer_input": per_layer.shape[0] if per_layer else None,
         "tie_word_embeddings": "output.weight" not in tensors,
-        "rope_scaling": _rope(own, prefix, rope_factors),
+        "rope_scaling": rope and {**rope, **architecture.rope},
         **architecture.constants,
         **found,
         **(architecture.derived(own) if architecture.derived else {}),
@@ -339,10 +355,10 @@ def hf_tensors(
         stem, _, suffix = name.rpartition(".")
         layer = re.fullmatch(r"blk\.(\d+)\.(\w+)", stem)
         part = layer[2] if layer else stem
-        renamed = f"{to_hf.get(part, part)}.{suffix}"
+        renamed = f"{to_hf.get(part, part)}.{suffix}".replace("sinks.weight", "sinks")
         if layer:
             renamed = f"model.layers.{layer[1]}.{renamed}"
-        if "*" in renamed and len(tensor.shape) == 3:
+        if "*" in renamed and len(tensor.shape) > 1:
             experts = range(tensor.shape[0])
             found |= {renamed.replace("*", str(expert)): tensor[expert] for expert in experts}
         else:

@@ -22,7 +22,8 @@ from huggingface_hub.errors import (
 
 from engine.models.weights.checkpoint import PICKLES, CheckpointError, pickled_error
 
-# The files that `load` reads; repositories also hold the weights in other formats.
+# The files that `load` reads; repositories also hold the weights in other formats, some of them in
+# folders (gpt-oss has `original/model.safetensors`).
 _FILES = ["*.json", "*.safetensors", "tokenizer.model", "chat_template.jinja"]
 _DEFAULT_TAG = "Q4_K_M"
 _REPOSITORY = r"\w[\w.-]*/[\w.-]+(?<!\.gguf)"
@@ -49,7 +50,7 @@ def download(name: str) -> Path:
     repository, tag, file = found.groups()
     try:
         if tag is None and file is None:
-            directory = _download(repository, _FILES)
+            directory = _download(repository, _FILES, ignored=["*/*"])
             if any(directory.glob("*.safetensors")):
                 return directory
             if (directory / "config.json").is_file():
@@ -83,8 +84,12 @@ def _fix(error: Exception, repository: str) -> str:
     return "check the name and the network"
 
 
-def _download(repository: str, patterns: list[str]) -> Path:
-    return Path(huggingface_hub.snapshot_download(repository, allow_patterns=patterns))
+def _download(repository: str, patterns: list[str], ignored: list[str] | None = None) -> Path:
+    return Path(
+        huggingface_hub.snapshot_download(
+            repository, allow_patterns=patterns, ignore_patterns=ignored
+        )
+    )
 
 
 def _download_gguf(repository: str, files: list[str]) -> Path:

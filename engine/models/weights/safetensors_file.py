@@ -27,6 +27,7 @@ DTYPES = {
     "BF16": torch.bfloat16,
     "F16": torch.float16,
 }
+_TYPES = DTYPES | {"U8": torch.uint8}  # bytes are a part of a weight; see `expert_tensors.py`
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +55,15 @@ class StoredTensor:
         return StoredTensor(self.path, self.pages, self.kind, shape, start)
 
     def view(self) -> Tensor:
-        """Return the tensor, whose kind is in DTYPES, as a view of the file's pages."""
+        """Return the tensor, of a kind in DTYPES or bytes, as a view of the file's pages."""
         values = torch.frombuffer(
-            self.pages, dtype=DTYPES[self.kind], count=self.numel(), offset=self.start
+            self.pages, dtype=_TYPES[self.kind], count=self.numel(), offset=self.start
         )
         return values.view(self.shape)
 
     def release(self) -> None:
         """Drop the pages of the tensor from this process's memory. They can be read again."""
-        size, stop = mmap.PAGESIZE, self.start + self.numel() * DTYPES[self.kind].itemsize
+        size, stop = mmap.PAGESIZE, self.start + self.numel() * _TYPES[self.kind].itemsize
         first, last = -(-self.start // size), stop // size  # whole pages
         if last > first and hasattr(mmap, "MADV_DONTNEED"):
             self.pages.madvise(mmap.MADV_DONTNEED, first * size, (last - first) * size)

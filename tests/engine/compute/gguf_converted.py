@@ -22,25 +22,17 @@ from tokenizers import normalizers
 
 from tests.engine.compute.gguf_fixtures import NUM_LOGITS, llama_cpp_logits
 from tests.engine.compute.judge import PROMPT, reference_logits
-from tests.engine.compute.models import random_model
+from tests.engine.compute.models import random_model, save_mxfp4
 from tests.engine.text.conftest import SPECIAL, byte_level_bpe, sentencepiece_bpe
 from tests.lazy import transformers
 
 DIRECTORY = Path(__file__).parents[2] / "fixtures" / "gguf" / "converted"
 LOGITS = DIRECTORY / "logits.npz"
-_SIZES = dict(
-    vocab_size=401,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    max_position_embeddings=128,
-    rms_norm_eps=0.0025,
-    bos_token_id=0,
-    eos_token_id=4,
-    pad_token_id=None,
-    tie_word_embeddings=True,
+_SIZES = (
+    dict(vocab_size=401, hidden_size=32, intermediate_size=48, num_hidden_layers=2)
+    | dict(num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=128)
+    | dict(bos_token_id=0, eos_token_id=4, pad_token_id=None)
+    | dict(rms_norm_eps=0.0025, tie_word_embeddings=True)
 )
 
 
@@ -103,6 +95,14 @@ MODELS = {
     ),
     "gemma4": ("Gemma4ForCausalLM", GEMMA4 | SHARED),
     "gemma4-moe": ("Gemma4ForCausalLM", GEMMA4 | EXPERTS),
+    # llama.cpp rounds the ends of YaRN's ramp; with this rope_theta they are whole numbers anyway.
+    "gpt-oss": (
+        "GptOssForCausalLM",
+        _SIZES
+        | dict(head_dim=16, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2)
+        | dict(sliding_window=8, tie_word_embeddings=False)
+        | dict(rope_scaling=dict(rope_type="yarn", rope_theta=1770.0, truncate=False) | _YARN),
+    ),
     "qwen3moe": (
         "Qwen3MoeForCausalLM",
         _SIZES
@@ -162,7 +162,10 @@ def main() -> None:
     for name in MODELS:
         model, file = _model(name), file_of(name)
         with tempfile.TemporaryDirectory() as directory:
-            model.save_pretrained(directory)
+            if name == "gpt-oss":
+                save_mxfp4(Path(directory), model)
+            else:
+                model.save_pretrained(directory)
             if name.startswith("gemma4"):
                 _add_gemma4(Path(directory), MODELS[name][1])
             else:

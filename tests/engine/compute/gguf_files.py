@@ -9,17 +9,9 @@ from tests.engine.compute.models import random_model
 from tests.engine.text.conftest import SPECIAL, TEMPLATE, byte_level_bpe
 
 Type = gguf.GGMLQuantizationType
-SIZES = dict(
-    vocab_size=401,
-    hidden_size=64,
-    intermediate_size=96,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=16,
-    max_position_embeddings=128,
-    rms_norm_eps=1e-5,
-)
+SIZES = dict(vocab_size=401, hidden_size=64, intermediate_size=96, num_hidden_layers=2, head_dim=16)
+SIZES |= dict(num_attention_heads=4, num_key_value_heads=2)
+SIZES |= dict(max_position_embeddings=128, rms_norm_eps=1e-5)
 KINDS = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 
 

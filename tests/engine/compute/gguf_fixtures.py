@@ -30,14 +30,8 @@ from tests.engine.compute.judge import PROMPT
 DIRECTORY = Path(__file__).parents[2] / "fixtures" / "gguf"
 LOGITS = DIRECTORY / "logits.npz"
 NUM_LOGITS = 4  # recorded for the last tokens of PROMPT
-_WIDE = dict(
-    hidden_size=256,
-    intermediate_size=256,
-    num_hidden_layers=1,
-    num_attention_heads=4,
-    num_key_value_heads=1,
-    head_dim=64,
-)
+_WIDE = dict(hidden_size=256, intermediate_size=256, num_hidden_layers=1)
+_WIDE |= dict(num_attention_heads=4, num_key_value_heads=1, head_dim=64)
 
 
 @dataclass(frozen=True)

@@ -67,13 +67,15 @@ def cache_of(config, rows, block_size, seed):
     return cache
 
 
-def outputs(config, attention, rows, seed):
+def outputs(config, attention, rows, seed, sinks):
     """What an attention computes from random queries, keys and values in two layers."""
     generator, tokens = torch.manual_seed(seed), sum(row.count for row in rows)
     queries = torch.randn(tokens, config.num_heads, config.head_dim, generator=generator)
     shape = (tokens, 2 * config.num_kv_heads, config.head_dim)
     keys_values = torch.randn(shape, generator=generator)
-    return torch.stack([attention(one, queries.clone(), keys_values.clone()) for one in (0, 1)])
+    own = (torch.randn(config.num_heads, generator=generator) * 3,) if sinks else ()
+    layers = [attention(one, queries.clone(), keys_values.clone(), *own) for one in (0, 1)]
+    return torch.stack(layers)
 
 
 def with_window_pages(config, rows, block_size, seed):
@@ -101,15 +103,16 @@ def with_window_pages(config, rows, block_size, seed):
     sharing=st.sampled_from([1, 3]),
     windows=st.tuples(*[st.sampled_from([None, 1, 5, 24])] * 2),
     block_size=st.sampled_from([1, 4, 16]),
+    sinks=st.booleans(),
 )
-def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, windows, block_size):
+def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, windows, block_size, sinks):
     config = config_of(kv_heads, sharing, windows)
     rows = random_rows(random.Random(seed), block_size)
     makers = [cache_of] + [with_window_pages] * any(windows)
     kinds = [(kind, make) for make in makers for kind in (ReferenceAttention, PagedAttention)]
     caches = [make(config, rows, block_size, seed) for _, make in kinds]
     expected, *found = (
-        outputs(config, kind(config, cache, make_batch(rows, block_size)), rows, seed)
+        outputs(config, kind(config, cache, make_batch(rows, block_size)), rows, seed, sinks)
         for (kind, _), cache in zip(kinds, caches, strict=True)
     )
     assert expected.isfinite().all()
@@ -127,10 +130,13 @@ SMALL = EngineConfig(
 
 @pytest.fixture
 def runner_of(a_model):
-    """Make a runner with sliding layers: all, some, of two sizes, or with heads of another shape."""
+    """Make a runner with sliding layers: all, some (in a model with sinks), of two sizes, or with heads
+    of another shape.
+    """
 
     def make(kind: str) -> TorchRunner:
-        directory, _ = a_model("mistral" if kind in SLIDING else kind)
+        name = "gpt-oss" if kind == "some" else "mistral" if kind in SLIDING else kind
+        directory, _ = a_model(name)
         config = read_config(directory)
         config = replace(config, windows=SLIDING.get(kind, config.windows))
         return TorchRunner(build(config, Checkpoint(directory, torch.float32)))

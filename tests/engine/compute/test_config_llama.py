@@ -18,6 +18,7 @@ CONFIGS = {
     "SmolLM3ForCausalLM": "SmolLM3Config",
     "Olmo2ForCausalLM": "Olmo2Config",
     "Olmo3ForCausalLM": "Olmo3Config",
+    "GptOssForCausalLM": "GptOssConfig",
     "Ministral3ForCausalLM": "Ministral3Config",
     "Gemma3ForCausalLM": "Gemma3TextConfig",
     "Gemma4ForCausalLM": "Gemma4TextConfig",
@@ -38,7 +39,7 @@ def completed(architecture, entries):
 @pytest.mark.parametrize(
     ("architecture", "entries"),
     [
-        *((name, EXPERTS if "Moe" in name else {}) for name in CONFIGS),
+        *((name, EXPERTS if "Moe" in name or "Oss" in name else {}) for name in CONFIGS),
         ("MistralForCausalLM", {"sliding_window": None}),
         ("Qwen2ForCausalLM", {"use_sliding_window": True, "max_window_layers": 3}),
         ("Qwen3ForCausalLM", {"use_sliding_window": True, "max_window_layers": 3}),

@@ -36,14 +36,8 @@ def test_logits_are_those_of_the_model_that_was_written(tmp_path, kind, type_):
         close(our_logits(tmp_path / "m.gguf", int8=False), model)
 
 
-LLAMA3 = dict(
-    rope_type="llama3",
-    factor=8.0,
-    low_freq_factor=1.0,
-    high_freq_factor=4.0,
-    original_max_position_embeddings=32,
-)
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+LLAMA3 = YARN | dict(rope_type="llama3", low_freq_factor=1.0, high_freq_factor=4.0)
 
 
 @pytest.mark.parametrize(("kind", "rope"), [("llama", LLAMA3), ("qwen2", YARN), ("qwen3", YARN)])
@@ -191,11 +185,12 @@ def recorded():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_transformers_and_of_llama_cpp(name, recorded):
-    logits = our_logits(file_of(name))
+    logits = our_logits(file_of(name), int8=False)
     assert logits.shape == (NUM_LOGITS, 401)
     torch.testing.assert_close(logits, recorded[name], atol=5e-5, rtol=1e-4)
-    # llama.cpp multiplies float16 matrices with activations that it rounds to float16.
-    torch.testing.assert_close(logits, recorded[f"{name}, llama.cpp"], atol=0.02, rtol=0)
+    # llama.cpp rounds activations: to float16 beside float16 matrices, to 8 bits beside MXFP4.
+    off = 0.1 if name == "gpt-oss" else 0.02
+    torch.testing.assert_close(logits, recorded[f"{name}, llama.cpp"], atol=off, rtol=0)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -242,9 +237,10 @@ def test_a_phi_3_without_factors_rotates_whole_heads():
     assert (entries["partial_rotary_factor"], entries["rope_scaling"]) == (1.0, None)
 
 
-def test_a_mistral_3_without_growing_queries_is_a_mistral():
+def test_what_the_files_of_a_mistral_small_3_and_of_a_gpt_oss_leave_out():
     entries = entries_of("mistral3", **{"attention.temperature_scale": None})
     assert entries["architectures"] == ["MistralForCausalLM"]
+    assert entries_of("gpt-oss")["rope_scaling"]["truncate"] is False
 
 
 def test_factors_beside_another_scaling_are_rejected():

@@ -16,9 +16,9 @@ from tests.engine.compute.parity import COLUMNS, ROWS, TOGETHER, fill, make_prom
 from visualizer import read
 
 PROMPTS, OUTPUT = 6, 12
-# One of each: layer norm, grouped heads, windows, two rotations, experts, half precision, int8.
+# One of each: layer norm, grouped heads, windows, two rotations, experts, half precision, int8, sinks.
 WHOLE = {"gpt2", "qwen3", "mistral", "gemma3", "gemma4", "qwen3-moe", "phi4-long, fp16"}
-WHOLE |= {"gguf qwen3, Q4_K_M"}
+WHOLE |= {"gguf qwen3, Q4_K_M", "gpt-oss"}
 CELLS = [
     pytest.param(
         row, column, marks=[] if row in WHOLE or column == "together" else pytest.mark.soak
@@ -40,8 +40,9 @@ def test_greedy_tokens_are_those_of_transformers(subject, row, column):
     assert cell.unlike <= 1, "the log-probabilities are others"
 
 
-# The layers with experts.
-MODELS = {"qwen3-moe": (0, 1, 2), "qwen3-moe, dense layer": (0, 2), "gemma4-moe": tuple(range(5))}
+# the layers with experts
+MODELS = {"qwen3-moe": (0, 1, 2), "qwen3-moe, dense layer": (0, 2), "gpt-oss": (0, 1, 2)}
+MODELS |= {"gemma4-moe": tuple(range(5))}
 
 
 class Router:
@@ -72,9 +73,7 @@ class Router:
     ("name", "column"),
     [
         *(("qwen3-moe", column) for column in COLUMNS),
-        ("qwen3-moe", "together"),
-        ("qwen3-moe, dense layer", "together"),
-        ("gemma4-moe", "together"),
+        *((name, "together") for name in MODELS),
     ],
 )
 def test_recorded_loads_are_those_of_transformers_router(subject, name, column):
