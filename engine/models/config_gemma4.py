@@ -74,7 +74,7 @@ class _Gemma4File(msgspec.Struct):
     layer_types: list[str] | None = None
     global_head_dim: int = 512
     num_global_key_value_heads: int | None = None
-    per_layer_config: dict[str, dict[str, Any]] | None = None  # since transformers 5.20
+    per_layer_config: dict[str, dict[str, Any]] | None = None  # what transformers writes now
     attention_k_eq_v: bool = False
     num_kv_shared_layers: int = 0
     use_double_wide_mlp: bool = False
@@ -94,10 +94,9 @@ class _Gemma4File(msgspec.Struct):
     rope_scaling: dict[str, Any] | None = None
 
 
-_UNLIKE = {
-    "final_logit_softcapping", "use_bidirectional_attention", "rope_parameters", "rope_scaling",
-    "num_experts",
-}  # fmt: skip
+# Entries with another meaning than in Gemma 3's files.
+_UNLIKE = {"final_logit_softcapping", "use_bidirectional_attention", "num_experts"}
+_UNLIKE |= {"rope_parameters", "rope_scaling"}
 
 
 def read_gemma4(architecture: str, entries: dict[str, Any]) -> Gemma4Config:
@@ -157,13 +156,10 @@ def _global_heads(file: _Gemma4File, kinds: list[str]) -> tuple[int, int]:
     kv_heads = file.num_global_key_value_heads if file.attention_k_eq_v else None
     entries = {"head_dim": file.global_head_dim, "num_key_value_heads": kv_heads}
     if file.per_layer_config is not None:
-        own = {int(layer): dict(sizes) for layer, sizes in file.per_layer_config.items()}
-        entries = own.get(len(kinds) - 1, {})
-        expected = {layer: entries for layer, kind in enumerate(kinds) if kind == _FULL}
-        if own != (expected if entries else {}) or entries.keys() - {
-            "head_dim",
-            "num_key_value_heads",
-        }:
+        entries = file.per_layer_config.get(str(len(kinds) - 1), {})
+        full = [str(layer) for layer, kind in enumerate(kinds) if entries and kind == _FULL]
+        unknown = entries.keys() - {"head_dim", "num_key_value_heads"}
+        if unknown or file.per_layer_config != dict.fromkeys(full, entries):
             raise CheckpointError(
                 f"per_layer_config = {file.per_layer_config} is not supported, only one head_dim and "
                 "one num_key_value_heads for all layers with full_attention"

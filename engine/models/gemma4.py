@@ -10,6 +10,10 @@ Its layers differ from those of Gemma 3 in this:
 - A mixture of experts works beside the dense feed-forward network (26B-A4B).
 - The residual stream is multiplied by a trained number after each layer, and logits are capped.
 
+Differs from transformers and from vLLM with `--kv-sharing-fast-prefill`: the layers without KV of their
+own compute every token of a prompt. Nothing reads their results but the logits, so these systems
+compute only the tokens whose logits are needed.
+
 Sources: `transformers/models/gemma4/modeling_gemma4.py`; for shared KV, You Only Cache Once,
 arXiv:2405.05254; for per-layer inputs, Gemma 3n, `transformers/models/gemma3n`.
 """

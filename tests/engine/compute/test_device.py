@@ -53,7 +53,9 @@ def answers(model, device, drafter=None, **options):
     return engine, [request.tokens for request in requests]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "qwen2-untied", "mistral", "gpt-oss-mxfp4"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "qwen2-untied", "mistral", "gemma4", "gemma4-moe", "gpt-oss-mxfp4"]
+)
 def test_tokens_are_those_of_the_cpu(a_model, simulated, name):
     path, _ = a_model(name)
     engine, tokens = answers(path, "cuda")
