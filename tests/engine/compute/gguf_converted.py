@@ -45,16 +45,10 @@ FACTORS = {
 _YARN = dict(factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=1.0)
 _MINISTRAL3 = dict(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)
 
-GEMMA4 = _SIZES | dict(
-    num_hidden_layers=5,
-    layer_types=[f"{kind}_attention" for kind in ("sliding", "sliding", "full", "sliding", "full")],
-    sliding_window=8,
-    head_dim=16,
-    global_head_dim=32,
-    num_key_value_heads=2,
-    hidden_size_per_layer_input=0,
-    final_logit_softcapping=8.0,
-)
+_KINDS = [f"{kind}_attention" for kind in ("sliding", "sliding", "full", "sliding", "full")]
+GEMMA4 = _SIZES | dict(num_hidden_layers=5, layer_types=_KINDS, sliding_window=8, head_dim=16)
+GEMMA4 |= dict(global_head_dim=32, num_key_value_heads=2, hidden_size_per_layer_input=0)
+GEMMA4 |= dict(final_logit_softcapping=8.0)
 # The fourth and the fifth layer read the KV of the two before them.
 SHARED = dict(num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=16)
 SHARED |= dict(vocab_size_per_layer_input=401)
@@ -130,8 +124,8 @@ def _add_gemma4(directory, entries):
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Replace(" ", "▁"), None
     tokenizer.add_tokens([f"<unused{i}>" for i in range(401 - tokenizer.get_vocab_size())])
     special = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-    whole = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
-    whole.save_pretrained(directory)
+    kind = transformers.PreTrainedTokenizerFast
+    kind(tokenizer_object=tokenizer, **special).save_pretrained(directory)
     config = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(config | entries))
 

@@ -224,13 +224,6 @@ def test_what_the_file_of_a_gemma_3_leaves_out():
     assert listed["layer_types"] == ["full_attention", "sliding_attention"]
 
 
-def test_sizes_of_the_layers_of_a_gemma_4_are_lists_in_its_file():
-    shared, experts = (GGUFCheckpoint(file_of(name)).config for name in ("gemma4", "gemma4-moe"))
-    assert (shared.global_heads, shared.num_kv_shared_layers) == ((2, 32), 2)
-    assert shared.feed_forward_sizes == (48, 48, 48, 96, 96)
-    assert (experts.num_kv_heads, experts.global_heads) == (2, (1, 32))
-
-
 def test_a_phi_3_without_factors_rotates_whole_heads():
     changed = {"rope.dimension_count": None, "rope.scaling.attn_factor": None}
     entries = entries_of("phi3", **changed)
