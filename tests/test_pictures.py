@@ -80,7 +80,7 @@ def test_the_readmes_picture_is_whole_and_small(theme):
     file = DOCS / f"handover-{theme}.png"
     assert file.stat().st_size <= 400_000
     moving, still = Image.open(file), Image.open(DOCS / f"board-{theme}.png")
-    assert moving.n_frames > 10
+    assert moving.n_frames > 10 and moving.size == still.size
     moving.seek(moving.n_frames - 1)
     difference = ImageChops.difference(moving.convert("RGB"), still.convert("RGB"))
     assert max(high for _, high in difference.getextrema()) < 64

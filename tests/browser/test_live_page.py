@@ -112,8 +112,9 @@ def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(new
     page = new_page()
     board = open_live(page, server.url)
     page.locator("#raw").check()
-    page.locator("#name").fill("Zoë Ωmega")
-    page.locator("#text").fill("Once")
+    page.locator("#name").fill("<b>Zoë Ωmega")
+    hostile = "<img src=x onerror='1()'>&lt;"
+    page.locator("#text").fill(hostile)
     page.locator("#tokens").fill("4")
     page.locator("#text").press("Enter")
     stream = page.locator(".stream")
@@ -127,7 +128,9 @@ def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(new
     step.click()
     expect(stream).to_have_attribute("data-state", "length", timeout=30_000)
     expect(stream.locator(".words")).to_have_text(re.compile(r"\d m?s\b"))  # to the first token
-    assert "Zoë Ωmega" in board.text(".sentence")
+    assert "<b>Zoë Ωmega" in board.text(".sentence")
+    expect(stream.locator(".prompt")).to_have_text(hostile)
+    assert page.locator("main img:not(.postcard img), .stream b").count() == 0
 
     send(page, "Why?", tokens="9")
     expect(stream.first).to_have_attribute("data-state", "waits")
@@ -156,19 +159,6 @@ def test_a_stream_is_stopped_and_an_error_is_said_in_words(new_page, server):
     expect(stream).to_have_attribute("data-state", "error")
     expect(stream.locator(".words")).to_contain_text("told to fail")
     expect(stream.locator(".text")).to_have_text("ab")
-
-
-def test_a_hostile_prompt_stays_text(new_page, server):
-    hostile = "<img src=x onerror='throw 1'><script>throw 2</script>&amp;"
-    page = new_page()
-    board = open_live(page, server.url)
-    send(page, hostile, name="<b>Mallory")
-    board.wait()
-    steps(server.url, 3)
-    expect_same_as_trace(board, server.url, 3)
-    expect(page.locator(".stream .prompt")).to_have_text(hostile)
-    assert page.locator("main img:not(.postcard img), .stream b, .underglass script").count() == 0
-    assert "<b>Mallory" in board.text(".sentence")
 
 
 def test_a_lost_server_leaves_the_picture_and_a_new_one_begins_a_new_run(new_page):
@@ -346,13 +336,11 @@ def test_a_server_with_a_key_is_opened_with_it(new_page):
 
 
 def test_the_docs_need_no_other_server(new_page, server):
-    page, asked = new_page(), list[str]()
-    page.on("request", lambda request: asked.append(request.url))
+    page = new_page()  # it fails a request off the machine
     page.goto(f"{server.url}/docs")
     # Swagger's page takes three seconds of CPU time to draw itself.
     operation = page.locator("[id^=operations-OpenAI][id$=_v1_completions_post]")
     expect(operation).to_be_visible(timeout=30_000)
-    assert [url for url in asked if not url.startswith((server.url, "data:"))] == []
 
 
 def test_run_until_stops_the_engine_says_why_and_shows_that_step(new_page, server):

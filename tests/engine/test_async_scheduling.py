@@ -14,12 +14,10 @@ from engine.core.scheduling.policies import Fcfs
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.scenarios import scenario
 from tests.engine.bundled import bundled_engine
-from tests.engine.invariants import check
 from tests.engine.workloads import (
     FailingRunner,
     finish,
     next_token,
-    random_workload,
     simulated,
 )
 from visualizer.reading.messages import MESSAGES, text
@@ -180,17 +178,6 @@ def test_ctrl_c_while_waiting_for_the_pass_loses_no_token(monkeypatch) -> None:
 
 
 # Equal tokens
-
-
-def test_every_workload_keeps_its_invariants_and_its_tokens() -> None:
-    """`check` compares each output with the plain loop's, so it equals the synchronous one."""
-    for seed in range(36):
-        workload = random_workload(seed)
-        workload.draft_length = 0
-        workload.config = msgspec.structs.replace(workload.config, async_scheduling=True)
-        if seed % 3 == 0:
-            workload.failures = {seed % 7 + 1, seed % 11 + 3}
-        check(workload)
 
 
 @pytest.mark.parametrize("prefix_cache", ["radix", "hash"])

@@ -89,17 +89,6 @@ def test_a_value_out_of_bounds_is_refused_by_name(field: str) -> None:
         assert caught.value.field == field
 
 
-@pytest.mark.parametrize("field", ["prompt", "stop_token_ids", "allowed_token_ids", "logit_bias"])
-def test_ids_beyond_the_vocabulary_are_refused_by_name(field: str) -> None:
-    for wrong in (999, -1):
-        value = {wrong: 1} if field == "logit_bias" else [97, wrong]
-        params = {} if field == "prompt" else {field: value}
-        with pytest.raises((RequestError, SamplingError)) as caught:
-            engine().submit(value if field == "prompt" else [97], SamplingParams(**params))
-        assert caught.value.field == field
-        assert_names(caught.value, field)
-
-
 @pytest.mark.parametrize("field", ["prompt", "params", "label", "priority", "submitted_at"])
 def test_what_is_submitted_is_taken_or_refused_by_name_and_nothing_changes(field: str) -> None:
     taken = 0

@@ -14,10 +14,6 @@ from visualizer import read
 OWN = Fcfs
 
 
-def size(one):
-    return len(one.waiting)
-
-
 def as_a_tuple(*given):
     return tuple(solution(*given))
 

@@ -19,10 +19,6 @@ AFTERNOON = Trace("The afternoon", afternoon())
 OWN = None
 
 
-def size(one):
-    return len(read(one.log).request_rows)
-
-
 def verdict(report, traces=None) -> Verdict:
     return judge(report, traces or cases(), attempt)
 

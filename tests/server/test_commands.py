@@ -50,19 +50,14 @@ serve --host 203.0.113.7                    | 203.0.113.7 --host --port
 serve --host ''                             | --host 0.0.0.0
 serve --drain-seconds soon                  | --drain-seconds soon
 serve --drain-seconds inf                   | --drain-seconds inf
-serve --stuck-seconds nan                   | --stuck-seconds nan
 serve --max-waiting 0                       | --max-waiting 1 0
 serve --log-window 999999999999999999999999 | --log-window 999999999999999999999999
 serve --policy random                       | --policy fcfs sjf lpm random
-serve --eviction random                     | --eviction lru lfu random
 serve --block-size 0                        | --block-size 0
-serve --token-budget -1                     | --token-budget -1
 serve --max-kv-tokens 8                     | --max-kv-tokens 8 --block-size 16
-serve --batching sometimes                  | --batching continuous sometimes
 serve --trace-file /nowhere/trace.jsonl     | --trace-file /nowhere/trace.jsonl
 serve --trace-file file                     | --trace-file file
 serve --request-log file                    | --request-log file
-serve --request-log /dev/null               | --request-log /dev/null
 serve --model ''                            | --model
 serve --model auto                          | --model auto --model-dir
 serve --model-dir .                         | --model auto --model-dir
@@ -102,7 +97,6 @@ serve --replicas 2 --kv-events 5557         | --kv-events --replicas --router
 serve --replicas 2 --model auto --model-dir .              | --model-dir --replicas
 serve --replicas 2 --router nearest         | --router prefix_events nearest
 serve --replicas 2 --policy random          | --policy fcfs random
-serve --replicas 2 --block-size 0           | --block-size 0
 serve --replicas 2 --ray here               | --ray auto HOST:PORT here
 serve --replicas 2 --ray 127.0.0.1:{free}   | --ray 127.0.0.1:{free}
 class --replicas 2                          | --replicas
@@ -116,9 +110,7 @@ open                                        | FILE...
 open nosuch                                 | nosuch preemption
 open nosuch.jsonl                           | nosuch.jsonl "No such file"
 open preemptio                              | preemptio preemption
-open empty                                  | empty
 open folder                                 | folder "Is a directory"
-open file                                   | file "line 1" garbage
 open hit --port x                           | --port x
 open hit --port 65536                       | --port 65535 65536
 open hit --no-browser --port {used}         | --port {used} "choose another"
@@ -150,14 +142,9 @@ grade folder --jobs 0                       | --jobs 1 0
 what-if                                     | FILE
 what-if hit                                 | SETTING=VALUE...
 what-if hit max_batchsize=8                 | max_batchsize max_batch_size?
-what-if hit colour=8                        | colour token_budget jump_forward
-what-if hit max_batch_size=x                | max_batch_size 1 x
-what-if hit max_batch_size=                 | max_batch_size max_batch_size=VALUE
 what-if nosuch max_batch_size=8             | nosuch
 what-if vllm_tigth max_batch_size=8         | vllm_tight
 what-if folder max_batch_size=8             | folder directory
-what-if empty max_batch_size=8              | empty
-what-if hit policy=random --arrivals x      | --arrivals time x
 why                                         | FILE "why -h"
 why hit                                     | REQUEST --stuck
 why hit Nobody                              | Nobody

@@ -297,8 +297,4 @@ def test_samples_beyond_the_batch_are_queued(ask, url):
     assert len(choices) == 11
     assert {choice["finish_reason"] for choice in choices} == {"length"}
     assert len({choice["text"] for choice in choices}) > 1
-    parts = trace(url).of(RequestArrived)[-8:]
-    assert [part.n for part in parts] == [4] + [1] * 7
-    first = parts[0].request
-    assert [part.request for part in parts] == [first, *range(first + 4, first + 11)]
     assert ask.choices(**fields, skip_special_tokens=False) == choices

@@ -150,14 +150,6 @@ def test_a_server_with_a_key_refuses_without_it_and_not_with_it():
         board.close()
 
 
-def test_python_moves_the_picture_by_message(board):
-    view = FakeView(board)
-    board.step, board.selected, board.following = 3, None, False
-    assert [view.until_field("type") for _ in range(3)] == ["go"] * 3
-    board.feed.shown = {"step": 9, "selected": 2, "following": True}
-    assert (board.step, board.selected, board.following) == (9, 2, True)
-
-
 def test_a_gateways_board_has_the_states_of_its_replicas():
     log = LiveLog("cluster")
     log.take(three_replicas())
