@@ -156,10 +156,12 @@ def _global_heads(file: _Gemma4File, kinds: list[str]) -> tuple[int, int]:
     kv_heads = file.num_global_key_value_heads if file.attention_k_eq_v else None
     entries = {"head_dim": file.global_head_dim, "num_key_value_heads": kv_heads}
     if file.per_layer_config is not None:
-        entries = file.per_layer_config.get(str(len(kinds) - 1), {})
+        # transformers pads the numbers of the layers with zeros, "05" in a model with 12.
+        own = {name.lstrip("0") or "0": sizes for name, sizes in file.per_layer_config.items()}
+        entries = own.get(str(len(kinds) - 1), {})
         full = [str(layer) for layer, kind in enumerate(kinds) if entries and kind == _FULL]
         unknown = entries.keys() - {"head_dim", "num_key_value_heads"}
-        if unknown or file.per_layer_config != dict.fromkeys(full, entries):
+        if unknown or own != dict.fromkeys(full, entries):
             raise CheckpointError(
                 f"per_layer_config = {file.per_layer_config} is not supported, only one head_dim and "
                 "one num_key_value_heads for all layers with full_attention"

@@ -59,7 +59,7 @@ def completed(architecture, entries):
             {"rope_local_base_freq": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
         ),
         ("Gemma4ForCausalLM", {"num_kv_shared_layers": 1, "use_double_wide_mlp": True}),
-        ("Gemma4ForCausalLM", FEW_HEADS | GEMMA4_EXPERTS | {"global_head_dim": 64}),
+        ("Gemma4ForCausalLM", FEW_HEADS | GEMMA4_EXPERTS | {"num_hidden_layers": 12}),
         ("Qwen2ForCausalLM", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
         ("LlamaForCausalLM", {"rope_scaling": {"type": "linear", "factor": 2}}),
         ("Olmo2ForCausalLM", {"attention_bias": True, "rope_theta": 500.0}),
