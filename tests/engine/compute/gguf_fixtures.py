@@ -62,6 +62,19 @@ class Fixture:
                 tensor.copy_(gguf_files.reorder(model, name, torch.from_numpy(values), back=True))
         return model
 
+    def rounded(self, int4):
+        """The model as the engine holds it: int8 matrices and the inputs of their products rounded."""
+        model, checkpoint = self.model(), GGUFCheckpoint(self.file)
+        for name, module in model.named_modules():
+            kept = (
+                int4 and f"{name}.weight" in checkpoint and checkpoint.stays_int4(f"{name}.weight")
+            )
+            if isinstance(module, (torch.nn.Linear, torch.nn.Embedding)) and not kept:
+                module.weight.data = _rounded(module.weight)
+            if isinstance(module, torch.nn.Linear) and not kept:
+                module.register_forward_pre_hook(lambda _, inputs: (_rounded(inputs[0]),))
+        return model
+
 
 FIXTURES = {
     fixture.name: fixture
@@ -75,18 +88,6 @@ FIXTURES = {
         Fixture("qwen2", "Q5_1", {}, {"Q5_1"}),
     )
 }
-
-
-def rounded_to_int8(model):
-    """The model with its matrices and their inputs rounded by the definition, row by row."""
-    with torch.no_grad():
-        for tensor in model.parameters():
-            if tensor.ndim == 2:
-                tensor.copy_(_rounded(tensor))
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            module.register_forward_pre_hook(lambda _, inputs: (_rounded(inputs[0]),))
-    return model
 
 
 def _rounded(rows):
@@ -103,10 +104,10 @@ def llama_cpp_logits(file):
     return logits
 
 
-def our_logits(file, dtype=torch.float32, tokens=PROMPT, int8=True):
+def our_logits(file, dtype=torch.float32, tokens=PROMPT, int8=True, int4=True):
     """Our logits after the last of `tokens`."""
     checkpoint = GGUFCheckpoint(file, dtype)
-    checkpoint.int8 = int8
+    checkpoint.int8, checkpoint.int4 = int8, int4
     runner = TorchRunner(build(checkpoint.config, checkpoint))
     runner.reserve(16, 16)
     seen = []
