@@ -19,7 +19,7 @@ TINY = {
     "logits": "--models tiny,bundled --types Q4_0,Q4_K --dtypes float32 --texts 1 --tokens 8",
     "loading": "--shape tiny --only F16",
     "routing": "--requests 40 --decisions 4",
-    "board": "--events 40,90",
+    "board": "--events 40,90 --seeks 20",
     "load": "--scale 0.01",
 }
 
