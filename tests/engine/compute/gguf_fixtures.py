@@ -98,7 +98,7 @@ def _rounded(rows):
 
 def llama_cpp_logits(file):
     """llama.cpp's logits after the last tokens of PROMPT."""
-    model = LlamaCpp(file, 1, len(PROMPT), threads=1, exact=True)
+    model = LlamaCpp(file, 1, len(PROMPT), threads=1, exact=True, flash=False)
     logits = model.logits(PROMPT)[-NUM_LOGITS:]
     model.close()
     return logits
