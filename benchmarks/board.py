@@ -32,7 +32,6 @@ from visualizer.logs import read_log
 from visualizer.pictures import chromium_path
 
 SEED = 4
-SEEKS = 200
 
 _WATCH = """
 new MutationObserver(() => {
@@ -128,7 +127,7 @@ def page_of(log: EventLog, path: Path) -> None:
     path.write_text(text, "utf-8")
 
 
-def measure(browser: Browser, path: Path) -> dict[str, Any]:
+def measure(browser: Browser, path: Path, seeks: int) -> dict[str, Any]:
     """One page, from opening it to the end."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.add_init_script(_WATCH)
@@ -139,10 +138,10 @@ def measure(browser: Browser, path: Path) -> dict[str, Any]:
     load_cpu = meter.lap()
     rng = random.Random(SEED)
     first, last = page.evaluate("[board.model.firstStep, board.model.lastStep]")
-    page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(30)])  # warm
+    page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(seeks // 6)])  # warm
     meter.lap()
-    seek = page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(SEEKS)])
-    seek_cpu = meter.lap() / SEEKS
+    seek = page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(seeks)])
+    seek_cpu = meter.lap() / seeks
     figures = {
         "first_picture_ms": round(page.evaluate("window.drawn")),
         "all_read_ms": round(page.evaluate("window.read")),
@@ -209,6 +208,7 @@ def table(figures: dict[str, Any]) -> None:
 
 def main(
     events: Annotated[str, typer.Option(help="sizes of the logs")] = "10000,100000,1000000",
+    seeks: Annotated[int, typer.Option(min=2, help="in each log")] = 200,
 ) -> None:
     """Measure each size and print a column for it."""
     sizes = sorted(int(size) for size in events.split(","))
@@ -221,7 +221,7 @@ def main(
             page_of(log, path)
             flags = ["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"]
             browser = playwright.chromium.launch(executable_path=chromium_path(), args=flags)
-            figures["sizes"][str(size)] = {"events": size} | measure(browser, path)
+            figures["sizes"][str(size)] = {"events": size} | measure(browser, path, seeks)
             browser.close()
             path.unlink()
     table(figures)

@@ -17,12 +17,23 @@ from benchmarks.llama_cpp_library import library
 class LlamaCpp:
     """llama.cpp with a model's file, and a slot for each of `sequences` of at most `length` tokens.
 
-    The KV cache is one buffer for all sequences, in F16; `exact` keeps it in F32 and computes attention
-    without the kernel that rounds to F16.
+    exact  keep the KV cache in F32 instead of F16
+    flash  use the kernel of flash attention, which llama.cpp does by itself; it is faster unless the
+           heads are small, and rounds to F16
+
+    Each sequence has a KV buffer of its own. With one for all, llama.cpp computes every sequence's
+    scores for the tokens of all, which takes up to half of the speed at 32 sequences.
     """
 
     def __init__(
-        self, file: Path, sequences: int, length: int, *, threads: int, exact: bool = False
+        self,
+        file: Path,
+        sequences: int,
+        length: int,
+        *,
+        threads: int,
+        exact: bool = False,
+        flash: bool = True,
     ) -> None:
         self._api = api = library()
         model_params = api.llama_model_default_params()
@@ -33,10 +44,10 @@ class LlamaCpp:
         params.n_batch = params.n_ubatch = params.n_outputs_max_per_seq = 2048
         params.n_seq_max = sequences
         params.n_threads = params.n_threads_batch = threads
-        params.kv_unified = True
+        params.kv_unified = False
         types = gguf.GGMLQuantizationType
         params.type_k = params.type_v = int(types.F32 if exact else types.F16)
-        params.flash_attn_type = 0 if exact else -1  # off, or where llama.cpp finds it faster
+        params.flash_attn_type = int(flash)
         self._context = api.llama_init_from_model(self._model, params)
         assert self._context, f"llama.cpp refuses {params.n_ctx} tokens of KV cache"
         self._memory = api.llama_get_memory(self._context)

@@ -146,7 +146,7 @@ def _story(number: int, tokens: int) -> list[int]:
 
 
 def _llama_cpp(file: Path, texts: list[list[int]]) -> Tensor:
-    side = LlamaCpp(file, 1, max(map(len, texts)), threads=1, exact=True)
+    side = LlamaCpp(file, 1, max(map(len, texts)), threads=1, exact=True, flash=False)
     logits = torch.cat([torch.from_numpy(side.logits(text)) for text in texts])
     side.close()
     return logits

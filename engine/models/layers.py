@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from engine.models.config import LlamaConfig
 from engine.models.kernels import TOKENS, choose
 from engine.models.products import Product
-from engine.models.quantized import int8_product
+from engine.models.quantized import quantized_product
 from engine.models.weights.checkpoint import Checkpoint
 from engine.models.weights.matrix import Int8Matrix, Matrix
 
@@ -30,8 +30,8 @@ _LAST = len(TOKENS) - 1
 class Linear:
     """y = x W^T + b, computed by the product that is the fastest on this machine; see `kernels.py`.
 
-    On a GPU, that is always `F.linear`, which is the reference for all of them. Int8 matrices have a
-    product of their own; see `quantized.py`.
+    On a GPU, that is always `F.linear`, which is the reference for all of them. Quantized matrices have
+    products of their own; see `quantized.py`.
 
     weight  [out, in]
     bias    [out] or None
@@ -50,8 +50,8 @@ class Linear:
         may_replace: bool = True,
     ) -> None:
         self._products: Sequence[Product]
-        if isinstance(weight, Int8Matrix):
-            self._products = [partial(int8_product, weight=weight, bias=bias)] * len(TOKENS)
+        if not isinstance(weight, Tensor):
+            self._products = [partial(quantized_product, weight=weight, bias=bias)] * len(TOKENS)
         elif weight.device.type != "cpu":
             self._products = [partial(F.linear, weight=weight, bias=bias)] * len(TOKENS)
         else:
@@ -67,6 +67,8 @@ class Embedding:
     """Looks up rows of `weight` [vocab, hidden], which may be shared with the output layer."""
 
     def __init__(self, weight: Matrix) -> None:
+        # A checkpoint keeps no embedding in another form, because these give their rows.
+        assert isinstance(weight, Tensor | Int8Matrix)
         self.weight = weight
 
     def __call__(self, token_ids: Tensor) -> Tensor:

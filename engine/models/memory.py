@@ -32,7 +32,7 @@ from engine.models.weights.checkpoint import Checkpoint
 
 _FLOAT32 = torch.float32.itemsize
 _LOGITS_COPIES = 4  # logits as computed, as float32, as log-probabilities, and a copy for sampling
-_QUANTIZED_BYTES = 1.01  # per weight: int8, and a scale per row; see `weights/matrix.py`
+_QUANTIZED_BYTES = 1.01  # per weight: int8 and a scale per row; int4 takes less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class MemoryPlan:
     @property
     def _stored_as(self) -> str:
         dtype = dtype_name(self.dtype)
-        return f"int8, computed in {dtype}" if self.is_quantized else dtype
+        return f"int4 or int8, computed in {dtype}" if self.is_quantized else dtype
 
     def check(self) -> None:
         """Raise ConfigError, which names settings that would fit, if the memory does not suffice."""

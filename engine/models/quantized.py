@@ -1,4 +1,4 @@
-"""The product with an int8 matrix: int8 activations times int8 weights, summed as integers.
+"""Products with quantized matrices. For int8: int8 activations times int8 weights, summed as integers.
 
 The activations of each token are rounded to 127 steps on either side of 0, with a step of their own:
 
@@ -40,7 +40,8 @@ import torch
 from torch import Tensor
 
 from engine.models.products import tiled_product
-from engine.models.weights.matrix import LARGEST, Int8Matrix
+from engine.models.weights.int4_matrix import GROUP, Int4Matrix
+from engine.models.weights.matrix import LARGEST, Int8Matrix, MixedMatrix
 
 # With more tokens, torch's kernel for bfloat16 activations is slower than `tiled_product`. It reads
 # whole vectors, beyond the end of other rows.
@@ -48,18 +49,31 @@ _FEW_TOKENS = 4
 _MULTIPLE = 32
 
 
-def int8_product(x: Tensor, weight: Int8Matrix, bias: Tensor | None = None) -> Tensor:
+def quantized_product(
+    x: Tensor, weight: Int8Matrix | Int4Matrix | MixedMatrix, bias: Tensor | None = None
+) -> Tensor:
     """Return x W^T + b in the precision of `x`: [tokens, out].
 
     x     [tokens, in], of any floating-point type
     bias  [out] or None
     """
+    if isinstance(weight, Int8Matrix):
+        y = _int8_product(x, weight)
+    elif isinstance(weight, Int4Matrix):
+        y = torch.ops.aten._weight_int4pack_mm_for_cpu(
+            x.bfloat16(), weight.packed, GROUP, weight.scales
+        ).to(x.dtype)
+    else:
+        y = torch.cat([quantized_product(x, part) for part in weight.parts], dim=1)
+    return y if bias is None else y.add_(bias)
+
+
+def _int8_product(x: Tensor, weight: Int8Matrix) -> Tensor:
     wide = x.float()
     # A token of zeros has the smallest step instead of 0, and stays a token of zeros.
     steps = wide.abs().amax(dim=1, keepdim=True).div_(LARGEST).clamp_(min=torch.finfo().tiny)
     rounded = (wide / steps).round_().to(torch.int8)
-    y = (_sums(rounded, weight.values) * weight.scales).mul_(steps).to(x.dtype)
-    return y if bias is None else y.add_(bias)
+    return (_sums(rounded, weight.values) * weight.scales).mul_(steps).to(x.dtype)
 
 
 def _sums(x: Tensor, values: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """What holds of every exercise: a stub is not yet written, and the smallest cases come first."""
 
 import inspect
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -11,28 +10,11 @@ from checks import check
 from checks.broken import CommonPromise
 from checks.judging import judge, listed
 from tests.lessons.wrong import LESSONS, made, solution_of
-from visualizer import read
 
-# By lesson: how large a case is for its reader.
-SIZES: dict[str, Callable[[Any], Any]] = {
-    "lesson_00": lambda one: len(one.people),
-    "lesson_02": lambda one: sum(one.chunks),
-    "lesson_03": lambda one: (one.shape.layers > 2, len(one.rows)),
-    "lesson_04": lambda one: len(one.waiting),
-    "lesson_05": lambda one: len(one.acts),
-    "lesson_06": lambda one: one.blocks * one.size,
-    "lesson_07": lambda one: len(one.parents),
-    "lesson_08": lambda one: one.decodes,
-    "lesson_09": lambda one: len(one.running) if hasattr(one, "running") else 9,
-    "lesson_10": lambda one: len(one.p) if hasattr(one, "after") else 9 + len(one.drafts),
-    "lesson_11": lambda one: len(one.acts),
-    "lesson_12": lambda one: len(one.words),
-    "lesson_13": lambda one: len(read(one.log).request_rows),
-    "lesson_14": lambda one: one.step.head is not None,
-    "lesson_15": lambda one: len(one.vocab),
-    "lesson_17": lambda one: len(one.sent) if hasattr(one, "sent") else 9,
-    "lesson_18": lambda one: (hasattr(one.compute, "step_ms"), one.tokens),
-}
+
+def own_tests(lesson: str) -> Any:
+    """The lesson's own tests, with `OWN`, its part or the part's class, and the `size` of a case."""
+    return import_module(f"tests.lessons.test_{lesson}")
 
 
 def unwritten(lesson: str, body: str) -> tuple[Any, list[str]]:
@@ -55,7 +37,7 @@ def unwritten(lesson: str, body: str) -> tuple[Any, list[str]]:
 def test_a_stub_counts_as_unwritten_and_the_lesson_uses_its_own(lesson, body, capsys) -> None:
     part, names = unwritten(lesson, body)
     own = getattr(check, lesson)(part)
-    assert import_module(f"tests.lessons.test_{lesson}").OWN in (own, type(own))
+    assert own_tests(lesson).OWN in (own, type(own))
     said = " ".join(capsys.readouterr().out.split())
     assert "not written yet" in said
     assert "raise" in body or f"{listed(names)}: not written yet." in said
@@ -74,7 +56,7 @@ def test_every_exercise_survives_a_part_that_raises_or_never_ends(lesson, body, 
     assert "in line" in found.look and body in found.look
 
 
-@pytest.mark.parametrize("lesson", SIZES)
+@pytest.mark.parametrize("lesson", [one for one in LESSONS if hasattr(own_tests(one), "size")])
 def test_the_smallest_cases_come_first(lesson: str) -> None:
-    sizes = [SIZES[lesson](case) for case in import_module(f"checks.{lesson}").cases()]
+    sizes = [own_tests(lesson).size(case) for case in import_module(f"checks.{lesson}").cases()]
     assert sizes == sorted(sizes) and len(set(sizes)) > 1

@@ -14,6 +14,10 @@ from tests.facts import assert_names
 OWN = PagedAttention
 
 
+def size(one):
+    return sum(one.chunks)
+
+
 def test_a_chunk_in_the_middle_of_a_text_is_named_by_its_positions() -> None:
     def top_left_in_chunks(q, k_new, v_new, k_cache, v_cache, *, start):
         mixed = solution(q, k_new, v_new, k_cache, v_cache, start=start)

@@ -15,6 +15,10 @@ H100 = (989e12, 3.35e12)
 OWN = lesson_03.truth
 
 
+def size(one):
+    return (one.shape.layers > 2, len(one.rows))
+
+
 def in_numpy(shape, rows, bytes_per_value):
     return tuple(np.int64(one) for one in solution(shape, rows, bytes_per_value))
 

@@ -14,6 +14,10 @@ from visualizer import read
 OWN = Fcfs
 
 
+def size(one):
+    return len(one.waiting)
+
+
 def as_a_tuple(*given):
     return tuple(solution(*given))
 

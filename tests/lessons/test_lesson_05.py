@@ -16,6 +16,10 @@ from visualizer import read
 OWN = BlockPool
 
 
+def size(one):
+    return len(one.acts)
+
+
 class AsAQueue(Solution):
     """The block that has been free the longest is taken first; tuples instead of lists."""
 

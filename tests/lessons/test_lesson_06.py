@@ -17,6 +17,10 @@ from solutions.lesson_06 import split as solution
 OWN = RadixTree
 
 
+def size(one):
+    return one.blocks * one.size
+
+
 def rebuilds_both_ends(node, at, block_size, new_id):
     """Nothing that was there is changed, except what points to it."""
     parent, cut = node.parent, at * block_size

@@ -13,6 +13,10 @@ from visualizer import read
 OWN = lesson_08._largest
 
 
+def size(one):
+    return one.decodes
+
+
 def divides_exactly(base_ms, per_token_ms, decodes, itl_goal_ms):
     budget = (Fraction(itl_goal_ms) - Fraction(base_ms)) // Fraction(per_token_ms)
     return budget if budget > decodes else None

@@ -12,6 +12,10 @@ from visualizer import read
 OWN = ToolUse
 
 
+def size(one):
+    return len(one.words)
+
+
 class WithADefaultInTheClass:
     """No call is open in the class; an open one hides that in the object."""
 

@@ -19,6 +19,10 @@ AFTERNOON = Trace("The afternoon", afternoon())
 OWN = None
 
 
+def size(one):
+    return len(read(one.log).request_rows)
+
+
 def verdict(report, traces=None) -> Verdict:
     return judge(report, traces or cases(), attempt)
 

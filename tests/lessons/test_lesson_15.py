@@ -17,6 +17,10 @@ SHAPE = r'\{"animal": "(cat|dog|owl|fox|hen)", "legs": [0-8]\}'
 OWN = Engine
 
 
+def size(one):
+    return len(one.vocab)
+
+
 def with_an_array(fsm, state, vocab, eos):
     moves, accepting = fsm
     allowed = np.zeros(len(vocab), dtype=bool)

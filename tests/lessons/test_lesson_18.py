@@ -16,6 +16,10 @@ from visualizer import read
 OWN = blocks_to_move
 
 
+def size(one):
+    return (hasattr(one.compute, "step_ms"), one.tokens)
+
+
 def the_most_of_equal_ones(tokens, here, there, block_size, move_ms, compute_ms):
     best, least = 0, compute_ms(tokens - here * block_size)
     blocks = 1

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from engine.core.compute.device import CPU, dtype_name
 from engine.models.weights.expert_tensors import ExpertTensor, split_experts
-from engine.models.weights.matrix import Matrix, equal
+from engine.models.weights.matrix import Int8Matrix, Matrix, Stored, equal
 from engine.models.weights.safetensors_file import DTYPES, StoredTensor, read_safetensors
 
 INDEX_FILE = "model.safetensors.index.json"
@@ -212,9 +212,9 @@ class Checkpoint:
         self.release(name)
         self._register(name, target)
 
-    def _register(self, name: str, tensor: Matrix) -> None:
+    def _register(self, name: str, tensor: Stored) -> None:
         """Count a loaded tensor. Raises CheckpointError if it is not finite."""
-        parts = [tensor] if isinstance(tensor, Tensor) else [tensor.scales, tensor.values]
+        parts = [tensor] if isinstance(tensor, Tensor) else tensor.tensors
         # NaN and infinity show in the smallest and largest value; isfinite() would need a copy.
         if not torch.stack(parts[0].aminmax()).isfinite().all():
             raise CheckpointError(
@@ -230,7 +230,7 @@ class Checkpoint:
         self.on_loaded(tensor.nbytes)
 
     def load_lm_head(
-        self, embedding: Matrix, *, tied: bool, name: str = "lm_head.weight"
+        self, embedding: Tensor | Int8Matrix, *, tied: bool, name: str = "lm_head.weight"
     ) -> Matrix:
         """Load the output layer [vocab, hidden]: the tensor `name`, or the embedding if tied.
 

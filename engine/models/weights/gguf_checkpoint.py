@@ -3,27 +3,29 @@
 Configuration and weights are translated into the form of config.json and safetensors, and then checked
 and used like any others. `engine/models/text/gguf_tokenizer.py` reads the tokenizer.
 
-Quantized matrices are converted once, as they are loaded: dequantized a few rows at a time, and rounded
-to int8 with a scale per row where torch has a kernel for such weights (`Int8Matrix`), otherwise to the
-model's precision. So loading takes little more than the memory of the result: 38 MB for a Q8_0 file of
-a model with 0.5B parameters, 20 MB for Q4_K_M (`python -m benchmarks loading`).
+Quantized matrices are converted once, a few rows at a time, as they are loaded. Matrices in 4 bits stay
+in 4 bits where torch has a kernel for them (`Int4Matrix`). Others are rounded to int8 with a scale per
+row (`Int8Matrix`), or dequantized to the model's precision on a GPU. So loading takes little more
+memory than the result (`python -m benchmarks loading`).
 
-Why one scale per row, though a file has one for every 32 values or fewer: that is what torch's kernel
-for CPUs takes, and little is lost. In random models with rows of 256 values, the logits differ by this
-from the model before it was quantized (root mean square, as a share of the logits' spread):
+Why one scale per row, though a file has one for every 32 values or fewer: that is what an integer
+product needs, and little is lost. In random models (Qwen3, one layer, rows of 256 values), the logits
+differ by this from those of the same file dequantized to float32 (root mean square, as a share of the
+logits' spread), and the float32 logits by this from the model before it was quantized:
 
-              Q8_0    Q6_K    Q4_K_M  Q2_K
-    float32   0.025   0.077   0.368   0.950     the file's weights, exactly
-    int8      0.043   0.081   0.373   0.950
-    llama.cpp 0.032   0.081   0.372   0.944
+                    Q8_0    Q6_K    Q5_K_M  Q4_K_M  Q4_0    Q2_K
+    all in int8     0.041   0.040   0.043   0.045   0.041   0.050
+    int4 and int8                           0.033   0.021
+    llama.cpp       0.025   0.033   0.031   0.031   0.025   0.031
+    quantization    0.025   0.087   0.177   0.309   0.430   0.954
 
-Only Q8_0 loses visibly. Real weights have more outliers than random ones, and a row with a large one
-has larger steps. `python -m tests.engine.compute.gguf_fixtures accuracy` measured this.
+Real weights have more outliers than random ones, and a row with a large one has larger steps.
 
 Differs from llama.cpp, which computes with the blocks of the file and rounds activations to 8 bits.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +45,14 @@ from engine.models.weights.gguf_architectures import (
     find_architecture,
     hf_tensors,
 )
+from engine.models.weights.gguf_blocks import READERS, read_groups
 from engine.models.weights.gguf_file import GGUFError, GGUFFile, TensorInfo
-from engine.models.weights.matrix import Int8Matrix, Matrix, has_int8_kernel
+from engine.models.weights.int4_matrix import ROWS, Int4Matrix, has_int4_kernel, int4_bytes
+from engine.models.weights.matrix import Int8Matrix, Matrix, MixedMatrix, Stored, has_int8_kernel
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-_CHUNK = 2**18  # values that are dequantized at once
+_CHUNK = 2**18  # values that are converted at once
+_INT4 = (GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q4_K)
 
 
 class GGUFCheckpoint(Checkpoint):
@@ -56,6 +61,7 @@ class GGUFCheckpoint(Checkpoint):
     file  the opened file, with its metadata
     int8  keep quantized matrices in int8 where the device has a kernel for it; otherwise they are
           dequantized to `dtype`
+    int4  keep matrices that are stored in 4 bits that way where the device has a kernel for it
 
     Raises CheckpointError for a damaged file, a type that the `gguf` package cannot dequantize, or an
     architecture that is not in ARCHITECTURES.
@@ -63,12 +69,15 @@ class GGUFCheckpoint(Checkpoint):
 
     _configuration = "the file's weights and its metadata"
     int8 = True
+    int4 = True
 
     def _open(self) -> dict[str, Any]:
         try:
             self.file = GGUFFile(self.directory)
         except GGUFError as error:
             raise CheckpointError(str(error)) from error
+        # glibc keeps what was freed up to twice the largest block, so that chunks reuse their memory.
+        torch.empty(16 * _CHUNK, dtype=torch.uint8)
         fields, tensors = self.file.fields, dict(self.file.tensors)
         try:
             reject_recurrent_file(fields, tensors)
@@ -94,8 +103,10 @@ class GGUFCheckpoint(Checkpoint):
     def weight_bytes(self) -> int:
         """Return the bytes that the weights will take in memory, from the file's header alone."""
         total = 0
-        for tensor in self._tensors.values():
-            if len(tensor.shape) == 2 and self._becomes_int8(tensor):
+        for name, tensor in self._tensors.items():
+            if len(tensor.shape) == 2 and self.stays_int4(name):
+                total += int4_bytes(tensor.numel())
+            elif len(tensor.shape) == 2 and self._becomes_int8(tensor):
                 total += tensor.numel() + tensor.shape[0] * torch.float32.itemsize
             else:
                 total += tensor.numel() * self.dtype.itemsize
@@ -113,25 +124,40 @@ class GGUFCheckpoint(Checkpoint):
     def load_matrix(self, rows: Mapping[str, int], columns: int) -> Matrix:
         """Load matrices and stack them: [sum of `rows`, columns].
 
-        The result is an Int8Matrix if every one of them is quantized and the device has a kernel.
+        If all of them are quantized and the device has a kernel, the result is an Int8Matrix, an
+        Int4Matrix or, where their types differ, a MixedMatrix.
         """
-        tensors = [self._find(name, count, columns) for name, count in rows.items()]
-        if not any(_is_quantized(tensor) for tensor in tensors):
+        tensors = {name: self._find(name, count, columns) for name, count in rows.items()}
+        if not any(_is_quantized(tensor) for tensor in tensors.values()):
             return super().load_matrix(rows, columns)
-        stacked: Matrix
-        if all(self._becomes_int8(tensor) for tensor in tensors):
-            stacked = Int8Matrix.empty(sum(rows.values()), columns, dtype=self.dtype)
-        else:
-            stacked = torch.empty(sum(rows.values()), columns, dtype=self.dtype, device=self.device)
+        if not all(self._becomes_int8(tensor) for tensor in tensors.values()):
+            whole = torch.empty(sum(rows.values()), columns, dtype=self.dtype, device=self.device)
+            self._fill(whole, rows)
+            return whole
+        parts: list[Int8Matrix | Int4Matrix] = []
+        for int4, names in groupby(rows, self.stays_int4):
+            group = {name: rows[name] for name in names}
+            count = sum(group.values())
+            if int4:
+                parts.append(Int4Matrix.empty(count, columns))
+            else:
+                parts.append(Int8Matrix.empty(count, columns, dtype=self.dtype))
+            self._fill(parts[-1], group)
+        return parts[0] if len(parts) == 1 else MixedMatrix(tuple(parts))
+
+    def _fill(self, matrix: Stored, rows: Mapping[str, int]) -> None:
+        """Convert these tensors into the rows of a matrix, one below the other."""
         first = 0
-        for name, tensor in zip(rows, tensors, strict=True):
-            whole = slice(first, first + tensor.shape[0])
-            for part, values in self._chunks(name, tensor):
-                stacked[first + part.start : first + part.stop] = values
-            self._register(name, stacked[whole])
-            first = whole.stop
+        for name, count in rows.items():
+            for part, data in self._chunks(name):
+                place = slice(first + part.start, first + part.stop)
+                if isinstance(matrix, Int4Matrix):
+                    matrix.fill(place, read_groups(data, self._tensors[name].type))
+                else:
+                    matrix[place] = _dequantized(data, self._tensors[name].type)
+            self._register(name, matrix[first : first + count])
+            first += count
         self.file.release()
-        return stacked
 
     def get_tensor(self, name: str) -> Tensor:
         """Return the tensor `name` in transformers' layout, dequantized to float32 if necessary."""
@@ -142,8 +168,8 @@ class GGUFCheckpoint(Checkpoint):
             if order is not None:
                 values = values[order]
         else:
-            values = torch.cat([values for _, values in self._chunks(name, tensor)])
-            values = values.view(tensor.shape)
+            parts = [_dequantized(data, tensor.type) for _, data in self._chunks(name)]
+            values = torch.cat(parts).view(tensor.shape)
         if self._architecture.norm_offset and name.endswith("norm.weight"):
             values = values - self._architecture.norm_offset
         return values
@@ -151,18 +177,31 @@ class GGUFCheckpoint(Checkpoint):
     def _becomes_int8(self, tensor: TensorInfo) -> bool:
         return self.int8 and _is_quantized(tensor) and has_int8_kernel(self.device)
 
-    def _chunks(self, name: str, tensor: TensorInfo) -> Iterator[tuple[slice, Tensor]]:
-        """Dequantize a few rows at a time: their place in transformers' order, float32 [n, in]."""
+    def stays_int4(self, name: str) -> bool:
+        """Return whether a matrix is kept in 4 bits, as it is stored.
+
+        Tokens look up rows of an embedding, and torch has no operation for that.
+        """
+        tensor = self._tensors[name]
+        return (
+            self.int4
+            and tensor.type in _INT4
+            and tensor.shape[0] % ROWS == 0
+            and "embed_tokens" not in name
+            and self._becomes_int8(tensor)
+            and has_int4_kernel(self.device)
+        )
+
+    def _chunks(self, name: str) -> Iterator[tuple[slice, Tensor]]:
+        """Read a few rows at a time: their place in transformers' order, and their bytes."""
+        tensor = self._tensors[name]
         columns = tensor.shape[-1]
-        rows = np.frombuffer(tensor.data, dtype=np.uint8).reshape(tensor.numel() // columns, -1)
+        rows = torch.frombuffer(tensor.data, dtype=torch.uint8).view(tensor.numel() // columns, -1)
         order = self._row_order(name, tensor)
-        step = max(1, _CHUNK // columns)
+        step = max(1, _CHUNK // columns // ROWS) * ROWS
         for first in range(0, len(rows), step):
             part = slice(first, min(first + step, len(rows)))
-            chosen = rows[part if order is None else order[part].numpy()]
-            with np.errstate(all="ignore"):  # what is not finite is rejected with its name
-                values = gguf.quants.dequantize(chosen, tensor.type)
-            yield part, torch.from_numpy(values)
+            yield part, rows[part] if order is None else rows[order[part]]
 
     def _row_order(self, name: str, tensor: TensorInfo) -> Tensor | None:
         """Return for each row in transformers the row in the file; None if it is the same."""
@@ -179,6 +218,14 @@ def _rope_factors(name: str, tensor: TensorInfo) -> list[float]:
     if tensor.type != GGMLQuantizationType.F32:
         raise CheckpointError(f"{name} must be F32, got {tensor.type.name}")
     return [float(factor) for factor in torch.frombuffer(tensor.data, dtype=torch.float32)]
+
+
+def _dequantized(data: Tensor, type_: GGMLQuantizationType) -> Tensor:
+    """Return the weights of some rows, float32 [rows, columns], of uint8 `data` [rows, bytes]."""
+    if type_ in READERS:
+        return read_groups(data, type_).dequantize()
+    with np.errstate(all="ignore"):  # what is not finite is rejected with its name
+        return torch.from_numpy(gguf.quants.dequantize(data.numpy(), type_))
 
 
 def _is_quantized(tensor: TensorInfo) -> bool:

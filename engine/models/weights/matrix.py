@@ -1,4 +1,4 @@
-"""A weight matrix as the model holds it: a plain tensor, or int8 values with a scale per row.
+"""A weight matrix as the model holds it: a plain tensor, int8 values with a scale per row, or int4.
 
 A decode step is limited by reading the weights, and int8 weights are a quarter of the bytes of float32.
 `engine/models/quantized.py` multiplies by them.
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from engine.core.compute.device import CPU
+from engine.models.weights.int4_matrix import Int4Matrix
 
 LARGEST = 127  # -128 is not used, so that the range is symmetric
 
@@ -71,6 +72,11 @@ class Int8Matrix:
         """The bytes of values and scales."""
         return self.values.nbytes + self.scales.nbytes
 
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Scales, then values."""
+        return self.scales, self.values
+
     def rows(self, indices: Tensor) -> Tensor:
         """Return rows [*indices.shape, in], dequantized to `dtype`."""
         return (self.values[indices] * self.scales[indices].unsqueeze(-1)).to(self.dtype)
@@ -80,7 +86,28 @@ class Int8Matrix:
         return (self.values * self.scales[:, None]).to(self.dtype)
 
 
-Matrix: TypeAlias = Tensor | Int8Matrix
+@dataclass(frozen=True, slots=True, eq=False)
+class MixedMatrix:
+    """Matrices of different kinds, one below the other: [sum of rows, in].
+
+    A file may store queries and keys in 4 bits and values in 6.
+    """
+
+    parts: tuple[Int8Matrix | Int4Matrix, ...]
+
+    def numel(self) -> int:
+        """Return the number of parameters."""
+        return sum(part.numel() for part in self.parts)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Those of all parts."""
+        return tuple(tensor for part in self.parts for tensor in part.tensors)
+
+
+# A mixed one is only multiplied by; everything else has its parts.
+Stored: TypeAlias = Tensor | Int8Matrix | Int4Matrix
+Matrix: TypeAlias = Stored | MixedMatrix
 
 
 def has_int8_kernel(device: torch.device) -> bool:
@@ -90,10 +117,6 @@ def has_int8_kernel(device: torch.device) -> bool:
 
 def equal(one: Matrix, other: Matrix) -> bool:
     """Return whether two matrices are of the same kind and hold the same values."""
-    if isinstance(one, Int8Matrix):
-        return (
-            isinstance(other, Int8Matrix)
-            and torch.equal(one.values, other.values)
-            and torch.equal(one.scales, other.scales)
-        )
-    return not isinstance(other, Int8Matrix) and torch.equal(one, other)
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
+    return type(one) is type(other) and all(map(torch.equal, one.tensors, other.tensors))

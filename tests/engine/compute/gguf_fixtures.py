@@ -62,6 +62,19 @@ class Fixture:
                 tensor.copy_(gguf_files.reorder(model, name, torch.from_numpy(values), back=True))
         return model
 
+    def rounded(self, int4):
+        """The model as the engine holds it: int8 matrices and the inputs of their products rounded."""
+        model, checkpoint = self.model(), GGUFCheckpoint(self.file)
+        for name, module in model.named_modules():
+            kept = (
+                int4 and f"{name}.weight" in checkpoint and checkpoint.stays_int4(f"{name}.weight")
+            )
+            if isinstance(module, (torch.nn.Linear, torch.nn.Embedding)) and not kept:
+                module.weight.data = _rounded(module.weight)
+            if isinstance(module, torch.nn.Linear) and not kept:
+                module.register_forward_pre_hook(lambda _, inputs: (_rounded(inputs[0]),))
+        return model
+
 
 FIXTURES = {
     fixture.name: fixture
@@ -77,18 +90,6 @@ FIXTURES = {
 }
 
 
-def rounded_to_int8(model):
-    """The model with its matrices and their inputs rounded by the definition, row by row."""
-    with torch.no_grad():
-        for tensor in model.parameters():
-            if tensor.ndim == 2:
-                tensor.copy_(_rounded(tensor))
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            module.register_forward_pre_hook(lambda _, inputs: (_rounded(inputs[0]),))
-    return model
-
-
 def _rounded(rows):
     """127 steps from 0 to the largest value of each row."""
     step = rows.abs().amax(dim=-1, keepdim=True) / 127
@@ -97,16 +98,16 @@ def _rounded(rows):
 
 def llama_cpp_logits(file):
     """llama.cpp's logits after the last tokens of PROMPT."""
-    model = LlamaCpp(file, 1, len(PROMPT), threads=1, exact=True)
+    model = LlamaCpp(file, 1, len(PROMPT), threads=1, exact=True, flash=False)
     logits = model.logits(PROMPT)[-NUM_LOGITS:]
     model.close()
     return logits
 
 
-def our_logits(file, dtype=torch.float32, tokens=PROMPT, int8=True):
+def our_logits(file, dtype=torch.float32, tokens=PROMPT, int8=True, int4=True):
     """Our logits after the last of `tokens`."""
     checkpoint = GGUFCheckpoint(file, dtype)
-    checkpoint.int8 = int8
+    checkpoint.int8, checkpoint.int4 = int8, int4
     runner = TorchRunner(build(checkpoint.config, checkpoint))
     runner.reserve(16, 16)
     seen = []

@@ -58,21 +58,28 @@ MODELS = {
     "Qwen3-8B": _qwen3(4096, 12288, 36, 32, tied=False),
     "Qwen3-14B": _qwen3(5120, 17408, 40, 40, tied=False),
 }
-# File -> the precision of KV and computation, and the bytes of a weight in memory.
+# File -> the precision of KV and computation, and the bytes of a weight in int8 or plain form, and in
+# Q4_K. Those of quantized files depend on the types of `Int8Matrix` and `Int4Matrix`; KV is float32 on
+# most CPUs.
 _FILES = {
-    "float32": (torch.float32, 4.0),
-    "bfloat16": (torch.bfloat16, 2.0),
-    # Int8 and a scale per row, whatever the file's type. KV is float32 on most CPUs.
-    "quantized GGUF": (torch.float32, 1.01),
+    "float32": (torch.float32, 4.0, 4.0),
+    "bfloat16": (torch.bfloat16, 2.0, 2.0),
+    "Q8_0 GGUF": (torch.float32, 1.01, 1.01),
+    "Q4_K_M GGUF": (torch.float32, 1.01, 0.625),
 }
 
 
 def needed_bytes(entries: dict[str, Any], file: str) -> int:
     """Return the memory that a model needs with the settings of the page."""
     model = parse_config(entries)
-    dtype, size = _FILES[file]
+    dtype, others, q4_k = _FILES[file]
     kv = _ENGINE.num_blocks * _ENGINE.block_size * kv_bytes_per_token(model, dtype)
-    return round(num_parameters(model) * size) + kv + working_bytes(model, _ENGINE, dtype)
+    # In Q4_K_M files, Q4_K is the type of all layers but of half of the values and down projections.
+    keys, inner = model.head_dim * model.num_kv_heads, model.intermediate_size
+    layer = 2 * model.head_dim * model.num_heads + 1.5 * keys + 2.5 * inner
+    in_q4_k = model.num_layers * model.hidden_size * layer
+    weights = num_parameters(model) * others - in_q4_k * (others - q4_k)
+    return round(weights) + kv + working_bytes(model, _ENGINE, dtype)
 
 
 def num_parameters(model: ModelConfig) -> int:

@@ -70,13 +70,12 @@ def _from_directory(name: str, dtype: torch.dtype = torch.float32, **save_option
 
 
 def _from_fixture(name: str):
-    """A file by llama.cpp's quantizer, whose matrices the engine keeps in int8."""
+    """A file by llama.cpp's quantizer, whose matrices the engine keeps in int8 or int4."""
 
     def make(directory: Path) -> Subject:
         fixture = gguf_fixtures.FIXTURES[name]
         runner, tokenizer = loader.load(fixture.file, dtype="float32")
-        judge = gguf_fixtures.rounded_to_int8(fixture.model())
-        return Subject(runner, tokenizer, judge, _half)
+        return Subject(runner, tokenizer, fixture.rounded(int4=True), _half)
 
     return make
 

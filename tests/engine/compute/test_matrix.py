@@ -9,7 +9,9 @@ from torch.nn import functional as F
 from engine.models import products, quantized
 from engine.models.layers import Embedding, Linear
 from engine.models.products import PRODUCTS
-from engine.models.weights.matrix import Int8Matrix, equal
+from engine.models.weights.gguf_blocks import Groups
+from engine.models.weights.int4_matrix import Int4Matrix, int4_bytes
+from engine.models.weights.matrix import Int8Matrix, MixedMatrix, equal
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -46,16 +48,6 @@ def test_matrices_are_equal_if_kind_and_values_are(weight):
     assert not equal(matrix, matrix.dequantize())
     assert not equal(matrix.dequantize(), matrix)
     assert not equal(weight, weight + 1)
-
-
-def test_rows_may_be_filled_in_chunks(weight):
-    matrix = Int8Matrix.empty(24, 40, dtype=torch.float32)
-    for first in range(0, 24, 7):
-        matrix[first : first + 7] = weight[first : first + 7]
-    whole = Int8Matrix.quantize(weight, torch.float32)
-    assert matrix.values.equal(whole.values)
-    assert matrix.scales.equal(whole.scales)
-    assert matrix[7:14].dequantize().equal(whole.dequantize()[7:14])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -143,11 +135,31 @@ def test_an_int8_product_is_that_of_the_rounded_factors(dtype, kernel):
     assert (expected[4:] - bias - plain).norm() / plain.norm() < 0.011
 
 
-def test_a_row_of_an_int8_product_has_the_same_bits_in_any_batch(kernel):
-    matrix, x = Int8Matrix.quantize(drawn(72, 320), torch.float32), drawn(256, 320)
-    whole = Linear(matrix)(x)
+def an_int4_matrix(rows, columns):
+    """A matrix that was filled in two parts, and its weights: its scales are exact in bfloat16."""
+    levels = torch.randint(16, (rows, columns // 32, 32)).to(torch.uint8)
+    groups = Groups(levels, drawn(rows, columns // 32, 1, dtype=torch.bfloat16).float(), None)
+    matrix = Int4Matrix.empty(rows, columns)
+    for part in (slice(0, 64), slice(64, rows)):
+        matrix.fill(part, Groups(levels[part], groups.scales[part], None))
+    return matrix, groups.dequantize()
+
+
+def test_a_row_of_a_quantized_product_has_the_same_bits_in_any_batch(kernel):
+    int8, x = Int8Matrix.quantize(drawn(72, 320), torch.float32), drawn(256, 320)
+    project = Linear(MixedMatrix((int8, an_int4_matrix(144, 320)[0])))
+    whole = project(x)
     for tokens in (1, 2, 3, 4, 5, 8, 32, 255):
-        assert torch.equal(Linear(matrix)(x[-tokens:]), whole[-tokens:])
+        assert torch.equal(project(x[-tokens:]), whole[-tokens:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_int4_product_is_rounded_to_bfloat16(dtype):
+    (matrix, weight), x, bias = an_int4_matrix(144, 96), drawn(9, 96, dtype=dtype), drawn(144)
+    y, expected = Linear(matrix, bias.to(dtype))(x), exact(x, weight, bias)
+    assert matrix[64:].nbytes == matrix.nbytes * 80 / 144 == int4_bytes(80 * 96)
+    assert y.dtype == dtype
+    assert (y - expected).norm() < 0.005 * expected.norm()
 
 
 def test_threads_convert_tiles_in_buffers_of_their_own():

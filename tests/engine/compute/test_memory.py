@@ -47,13 +47,13 @@ def test_the_stated_weights_are_those_that_are_held(a_model, name, dtype):
         assert 0.9 * plan.weights < held_bytes(runner._model) < 1.3 * plan.weights
 
 
-@pytest.mark.parametrize("type_", [Type.F16, Type.Q8_0])
+@pytest.mark.parametrize("type_", [Type.F16, Type.Q8_0, Type.Q4_0])
 def test_the_stated_weights_of_a_gguf_file(tmp_path, type_):
     write(tmp_path / "m.gguf", "llama", type_)
     plan = loader.plan(tmp_path / "m.gguf", CONFIG, dtype="bfloat16")
     runner, _ = loader.load(tmp_path / "m.gguf", dtype="bfloat16")
     assert plan.weights == runner.describe()["weight_bytes"]
-    assert plan.is_quantized == (type_ == Type.Q8_0)
+    assert plan.is_quantized == (type_ != Type.F16)
     assert 0.9 * plan.weights < held_bytes(runner._model) < 1.3 * plan.weights
 
 
