@@ -120,9 +120,9 @@ def split_experts(
         if (match := _STACKED.fullmatch(name)) is None:
             continue
         prefix, projection, kind = match.groups()
-        scales = None
-        if kind == "_blocks" and (scales := tensors.get(_scales(name))) is None:
-            continue  # it will be reported as unused
+        scales = tensors.get(_scales(name)) if kind == "_blocks" else None
+        if not _is_stacked(stored, scales, kind):
+            continue  # it will be reported as unused, or the experts as missing
         split.pop(name)
         split.pop(_scales(name), None)
         suffix = "bias" if kind == "_bias" else "weight"
@@ -132,6 +132,18 @@ def split_experts(
             for expert in range(stored.shape[0])
         }
     return split
+
+
+def _is_stacked(stored: StoredTensor, scales: StoredTensor | None, kind: str) -> bool:
+    """Return whether a tensor of this name has one of the forms above."""
+    if kind != "_blocks":
+        return len(stored.shape) == (2 if kind == "_bias" else 3)
+    return (
+        scales is not None
+        and len(stored.shape) == 4
+        and stored.shape == (*scales.shape, 16)
+        and stored.kind == scales.kind == "U8"
+    )
 
 
 def _scales(name: str) -> str:

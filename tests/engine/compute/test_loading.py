@@ -105,32 +105,28 @@ def test_a_truncated_file_or_a_header_of_nonsense_is_named(copy, keep):
         load(copy)
 
 
+NORM, UP = "model.norm.weight", "model.layers.1.mlp.up_proj.weight"
+BIAS = "model.layers.0.self_attn.q_proj.bias"
+
+
 @pytest.mark.parametrize(
     ("change", "facts"),
     [
-        (lambda t: t.pop("model.norm.weight"), ["model.norm.weight"]),
-        (
-            lambda t: t.update({"model.norm.weight": torch.ones(7)}),
-            ["model.norm.weight", [7], [48]],
-        ),
-        (
-            lambda t: t.update({"model.layers.0.self_attn.q_proj.bias": torch.ones(96)}),
-            ["model.layers.0.self_attn.q_proj.bias"],
-        ),
-        (
-            lambda t: t["model.layers.1.mlp.up_proj.weight"][3, 4].fill_(float("nan")),
-            ["model.layers.1.mlp.up_proj.weight", "NaN"],
-        ),
-        (
-            lambda t: t.update({"model.norm.weight": torch.ones(48, dtype=torch.int8)}),
-            ["model.norm.weight", "I8"],
-        ),
+        (lambda t: t.pop(NORM), [NORM]),
+        (lambda t: t.update({NORM: torch.ones(7)}), [NORM, [7], [48]]),
+        (lambda t: t.update({BIAS: torch.ones(96)}), [BIAS]),
+        (lambda t: t[UP][3, 4].fill_(float("nan")), [UP, "NaN"]),
+        (lambda t: t.update({NORM: torch.ones(48, dtype=torch.int8)}), [NORM, "I8"]),
     ],
 )
 def test_weights_that_do_not_fit_the_configuration(copy, change, facts):
     edit_weights(copy, change)
     with raises_naming(CheckpointError, *facts):
         load(copy)
+
+
+def windows(kind, layers, **entries):
+    return {"use_sliding_window": True, "layer_types": [f"{kind}_attention"] * layers} | entries
 
 
 @pytest.mark.parametrize(
@@ -153,22 +149,9 @@ def test_weights_that_do_not_fit_the_configuration(copy, change, facts):
         ({"partial_rotary_factor": 0.5}, ["partial_rotary_factor", 0.5]),
         ({"rope_parameters": {"rope_type": "su"}}, ["config.json", "su"]),
         ({"rope_parameters": None, "rope_scaling": {"type": "linear"}}, ["factor"]),
-        (
-            {
-                "use_sliding_window": True,
-                "sliding_window": 0,
-                "layer_types": ["sliding_attention"] * 3,
-            },
-            ["sliding_window", 0],
-        ),
-        (
-            {"use_sliding_window": True, "layer_types": ["chunked_attention"] * 3},
-            ["layer_types", "chunked_attention", "sliding_attention"],
-        ),
-        (
-            {"use_sliding_window": True, "layer_types": ["full_attention"] * 2},
-            ["layer_types", "num_hidden_layers", 3, 2],
-        ),
+        (windows("sliding", 3, sliding_window=0), ["sliding_window", 0]),
+        (windows("chunked", 3), ["layer_types", "chunked_attention", "sliding_attention"]),
+        (windows("full", 2), ["layer_types", "num_hidden_layers", 3, 2]),
         ({"quantization_config": {"bits": 4}}, ["quantization_config"]),
         ({"quantization_config": {"quant_method": "awq"}}, ["awq", "GGUF"]),
         ({"quantization_config": {"load_in_4bit": True}}, ["load_in_4bit", "GGUF"]),
@@ -185,17 +168,10 @@ def test_a_configuration_that_cannot_run(copy, entries, facts):
         load(copy)
 
 
-@pytest.mark.parametrize(
-    ("file", "error"),
-    [
-        ("config.json", CheckpointError),
-        ("model.safetensors", CheckpointError),
-        ("tokenizer.json", TokenizerError),
-    ],
-)
-def test_a_missing_file_is_named(copy, file, error):
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_missing_file_is_named(copy, file):
     (copy / file).unlink()
-    with raises_naming(error, file):
+    with raises_naming(TokenizerError if file == "tokenizer.json" else CheckpointError, file):
         load(copy)
 
 
