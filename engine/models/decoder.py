@@ -141,14 +141,12 @@ class Layer:
 
     def forward(self, x: Tensor, rotations: Sequence[Rotation], attend: Attend) -> None:
         """Add attention and feed-forward to `x` [tokens, hidden]."""
-        attended = self._attention(_apply(self._before_attention, x), rotations, attend)
-        x.add_(_apply(self._after_attention, attended))
-        fed = self.feed_forward(_apply(self._before_feed_forward, x))
-        x.add_(_apply(self._after_feed_forward, fed))
-
-
-def _apply(norm: RMSNorm | None, x: Tensor) -> Tensor:
-    return x if norm is None else norm(x)
+        y = x if self._before_attention is None else self._before_attention(x)
+        y = self._attention(y, rotations, attend)
+        x.add_(y if self._after_attention is None else self._after_attention(y))
+        y = x if self._before_feed_forward is None else self._before_feed_forward(x)
+        y = self.feed_forward(y)
+        x.add_(y if self._after_feed_forward is None else self._after_feed_forward(y))
 
 
 def _attend_scaled(

@@ -2,6 +2,7 @@
 
     weights   every tensor in the target type, read from the headers of the files
     KV        all blocks that the engine's settings ask for; in sliding layers, window pages
+    mirror    contiguous copies of the contexts that are decoded (`engine/core/compute/mirror.py`)
     working   the tensors of one step: activations, attention buffers, logits
     draft     weights and KV of a draft model; its steps and the target's take turns
 
@@ -22,8 +23,8 @@ from pathlib import Path
 import psutil
 import torch
 
-from engine.core.compute.device import dtype_name
-from engine.core.compute.model import ModelConfig, kv_bytes, kv_bytes_per_token
+from engine.core.compute.device import activation_dtype, dtype_name
+from engine.core.compute.model import ModelConfig, kv_bytes, kv_bytes_per_token, mirror_bytes
 from engine.core.config import ConfigError, EngineConfig
 from engine.extensions.draft_model import num_draft_blocks
 from engine.extensions.window_pages import num_window_pages
@@ -40,7 +41,7 @@ class MemoryPlan:
     """What a model needs and what is available, in bytes; see above.
 
     kv_tokens  token slots in the layers that keep every token
-    per_token  what each of them adds to KV and working memory, at most
+    per_token  what each of them adds to KV, mirror and working memory, at most
     draft      the plan for the draft model, if there is one
     """
 
@@ -49,6 +50,7 @@ class MemoryPlan:
     kv_tokens: int
     weights: int
     kv: int
+    mirror: int
     working: int
     per_token: int
     available: int
@@ -58,9 +60,9 @@ class MemoryPlan:
     @property
     def needed(self) -> int:
         """The sum."""
-        total = self.weights + self.kv + self.working
+        total = self.weights + self.kv + self.mirror + self.working
         if draft := self.draft:
-            total += draft.weights + draft.kv + max(draft.working - self.working, 0)
+            total += draft.weights + draft.kv + draft.mirror + max(draft.working - self.working, 0)
         return total
 
     def __str__(self) -> str:
@@ -68,7 +70,8 @@ class MemoryPlan:
         line = (
             f"{self.name} needs {byte_size(self.needed)} of {byte_size(self.available)} available: "
             f"weights {byte_size(self.weights)} ({self._stored_as}), KV {byte_size(self.kv)} "
-            f"for {self.kv_tokens} tokens, working memory {byte_size(self.working)}"
+            f"for {self.kv_tokens} tokens, its mirror {byte_size(self.mirror)}, "
+            f"working memory {byte_size(self.working)}"
         )
         if draft := self.draft:
             weights, kv = byte_size(draft.weights), byte_size(draft.kv)
@@ -95,8 +98,8 @@ class MemoryPlan:
             if tokens >= _FEWEST_TOKENS:
                 fits.append(f"set max_kv_tokens to at most {tokens - tokens % _FEWEST_TOKENS}")
         halves = not (self.is_quantized or (self.draft and self.draft.is_quantized))
-        # Working memory does not shrink: activations may stay float32; see `_gathered_bytes`.
-        half = self.needed / 2 + self.working
+        # Mirror and working memory may not shrink: activations may stay float32.
+        half = (self.needed + self.mirror) / 2 + self.working
         if self.dtype == torch.float32 and halves and half <= self.available:
             fits.append(f"set dtype to bfloat16 (about {byte_size(half)})")
         quantized = self.weights / self.dtype.itemsize * _QUANTIZED_BYTES
@@ -124,22 +127,25 @@ def plan_memory(
     draft         the plan for the draft model beside this model
     draft_length  for the plan of a draft model: its number of drafts, see `num_draft_blocks`
     """
-    dtype, kv, working, tokens, per_token = weights.dtype, 0, 0, 0, 0
+    dtype, kv, mirror, working, tokens, per_token = weights.dtype, 0, 0, 0, 0, 0
+    activations = activation_dtype(dtype, weights.device)
     if engine:
         blocks, pages = engine.num_blocks, num_window_pages(engine, model.window)
         if draft_length is not None:
             blocks, pages = num_draft_blocks(engine, draft_length), None
         kv = kv_bytes(model, dtype, blocks, engine.block_size, pages)
+        mirror = mirror_bytes(model, activations, blocks, engine.block_size)
         working = working_bytes(model, engine, dtype)
         tokens = engine.num_blocks * engine.block_size
         per_token = kv_bytes(model, dtype, 1, 1, None if pages is None else 0)
-        per_token += _gathered_bytes(model, dtype)
+        per_token += mirror_bytes(model, activations, 1, 1) + _gathered_bytes(model, dtype)
     return MemoryPlan(
         name=name,
         dtype=dtype,
         kv_tokens=tokens,
         weights=weights.weight_bytes(),
         kv=kv,
+        mirror=mirror,
         working=working,
         per_token=per_token,
         available=available_bytes(weights.device),

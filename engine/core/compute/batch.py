@@ -24,12 +24,14 @@ class Group:
 
     tokens        the group's slice of the flat batch
     query_len     number of tokens each row computes
+    requests      [rows] ids of the requests
     seq_lens      [rows] number of tokens each row may see, including its own; ascending
     block_tables  [rows] block tables, each covering at least its row's `seq_lens`
     """
 
     tokens: slice
     query_len: int
+    requests: list[int]
     seq_lens: list[int]
     block_tables: list[list[int]]
 
@@ -43,6 +45,7 @@ class Batch:
     slot_mapping     [tokens] the KV slot that each token's keys and values are written to
     logits_indices   [logits] tokens whose logits are needed: one for each entry of
                      `logit_positions`, then the prompt tokens to score, row by row
+    has_drafts       whether any row has drafts
     logit_positions  where tokens are sampled, ordered by row, then sample, then draft
     groups           the attention groups, shortest rows first
     """
@@ -51,6 +54,7 @@ class Batch:
     positions: Tensor
     slot_mapping: Tensor
     logits_indices: Tensor
+    has_drafts: bool
     logit_positions: list[LogitPosition]
     groups: list[Group]
 
@@ -67,7 +71,7 @@ def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU)
     first_tokens = [0] * len(rows)  # index of each row's first token in the flat batch
     groups: list[Group] = []
     for members in attention_groups(rows):
-        group = Group(slice(len(token_ids), 0), rows[members[0]].count, [], [])
+        group = Group(slice(len(token_ids), 0), rows[members[0]].count, [], [], [])
         for i in members:
             row, block_table = rows[i], rows[i].request.block_table
             end = row.start + row.count
@@ -78,12 +82,12 @@ def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU)
                 )
             first_tokens[i] = len(token_ids)
             known = end - len(row.drafts)
-            token_ids += row.request.tokens[row.start : known] + row.drafts
-            positions += range(row.start, end)
-            slot_mapping += [
-                block_table[p // block_size] * block_size + p % block_size
-                for p in range(row.start, end)
-            ]
+            token_ids += row.request.tokens[row.start : known]
+            token_ids += row.drafts
+            for p in range(row.start, end):
+                positions.append(p)
+                slot_mapping.append(block_table[p // block_size] * block_size + p % block_size)
+            group.requests.append(row.request.id)
             group.seq_lens.append(end)
             group.block_tables.append(block_table)
         group.tokens = slice(group.tokens.start, len(token_ids))
@@ -91,8 +95,10 @@ def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU)
 
     sampled: list[int] = []
     scored: list[int] = []
+    has_drafts = False
     positions_of_logits: list[LogitPosition] = []
     for row, first in zip(rows, first_tokens, strict=True):
+        has_drafts = has_drafts or bool(row.drafts)
         last = first + row.count - 1 - len(row.drafts)
         for position in logit_positions(row):
             sampled.append(last + len(position.drafts))
@@ -105,6 +111,7 @@ def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU)
         positions=torch.tensor(positions, device=device),
         slot_mapping=torch.tensor(slot_mapping, device=device),
         logits_indices=torch.tensor(sampled + scored, dtype=torch.int64, device=device),
+        has_drafts=has_drafts,
         logit_positions=positions_of_logits,
         groups=groups,
     )

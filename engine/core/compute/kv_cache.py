@@ -18,6 +18,7 @@ Differs from vLLM (`vllm/v1/attention/backends/flash_attn.py`):
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,6 +27,9 @@ from torch import Tensor
 from engine.core.compute.device import CPU, activation_dtype
 from engine.core.compute.model import ModelConfig
 from engine.core.config import ConfigError
+
+if TYPE_CHECKING:
+    from engine.core.compute.mirror import Mirror
 
 
 class KVCache:
@@ -36,6 +40,7 @@ class KVCache:
                    the same layout; it has no layers if there are none
     has_window_pages  whether `window_tensor` has window pages in place of blocks
     page_of        [num_blocks] where `window_tensor` has each block; -1 for nowhere
+    mirror         contiguous copies of contexts, if `MirroredAttention` reads this memory
     activation_dtype  the type that attention computes in; see `device.py`
     by_slot[l]     layer l as `[blocks or pages * block_size, 2 * kv_heads, head_dim]`, for writing
                    tokens
@@ -53,7 +58,8 @@ class KVCache:
         *,
         num_window_pages: int | None = None,
     ) -> None:
-        self.block_size = block_size
+        self.num_blocks, self.block_size = num_blocks, block_size
+        self.mirror: Mirror | None = None
         own, windows = config.layers_with_kv, config.windows
         self.has_window_pages = num_window_pages is not None and config.window is not None
         self._is_paged = [self.has_window_pages and window is not None for window in windows]
@@ -142,6 +148,8 @@ class KVCache:
 
         A sliding layer's part is written if the block has a window page.
         """
+        if self.mirror is not None:
+            self.mirror.clear()
         # A copy, because torch has no read-only tensors.
         values = torch.tensor(np.frombuffer(pages, np.uint8), device=self.tensor.device)
         values = values.view(self.tensor.dtype).view(len(blocks), -1)
@@ -159,6 +167,8 @@ class KVCache:
 
     def copy(self, copies: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks, given as (source, destination), in every layer and in this order."""
+        if self.mirror is not None:
+            self.mirror.clear()
         for source, destination in copies:
             self.tensor[:, destination] = self.tensor[:, source]
             if self._sliding:

@@ -121,6 +121,13 @@ def kv_bytes(
     return values * block_size * 2 * dtype.itemsize
 
 
+def mirror_bytes(
+    model: ModelConfig, activations: torch.dtype, num_blocks: int, block_size: int
+) -> int:
+    """Return the most bytes of a `Mirror`: all token slots, but no sliding layer."""
+    return kv_bytes(model, activations, num_blocks, block_size, 0)
+
+
 def kv_bytes_per_token(model: ModelConfig, dtype: torch.dtype) -> int:
     """Return the bytes of a token's keys and values in all layers that have their own."""
     return kv_bytes(model, dtype, 1, 1)

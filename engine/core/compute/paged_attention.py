@@ -18,6 +18,7 @@ Differs from vLLM (PagedAttention, arXiv:2309.06180):
 To use another kernel, pass a class with the interface of `PagedAttention` to the engine.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -30,6 +31,8 @@ from engine.core.compute.batch import Batch, Group
 from engine.core.compute.kv_cache import KVCache
 from engine.core.compute.model import ModelConfig
 
+Kernel = Callable[..., Tensor]  # with the interface of `F.scaled_dot_product_attention`
+
 
 class PagedAttention:
     """One step's attention, created once per step and called once per layer."""
@@ -39,14 +42,14 @@ class PagedAttention:
         # Layers with the same window share their slots and groups.
         self._windows = config.windows
         self._slots: dict[int | None, Tensor] = {}
-        self._groups: dict[int | None, list[_GroupAttention]] = {}
+        self._groups: dict[int | None, list[PagedGroup]] = {}
         for layer, window in enumerate(config.windows):
             if window not in self._slots:
                 self._slots[window] = batch.slot_mapping
                 if kv_cache.has_window_pages:
                     self._slots[window] = kv_cache.slots_in(layer, batch.slot_mapping)
                 self._groups[window] = [
-                    _GroupAttention(config, kv_cache, group, layer) for group in batch.groups
+                    PagedGroup(config, kv_cache, group, layer) for group in batch.groups
                 ]
 
     def __call__(
@@ -64,16 +67,22 @@ class PagedAttention:
         if keys_values is not None:
             keys_values = keys_values.to(cache.tensor.dtype)
             cache.by_slot[layer].index_copy_(0, self._slots[window], keys_values)
-        blocks, groups = cache.by_block[layer], self._groups[window]
-        outputs = [group.attend(queries[group.tokens], blocks, sinks) for group in groups]
+        kernel: Kernel = F.scaled_dot_product_attention
+        if sinks is not None:
+            kernel = partial(attend_with_sinks, sinks)
+        outputs = [
+            group.attend(layer, queries[group.tokens], None, kernel)
+            for group in self._groups[window]
+        ]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
-class _GroupAttention:
+class PagedGroup:
     """Rows with the same number of tokens: one gather and one attention call per layer."""
 
     def __init__(self, config: ModelConfig, kv_cache: KVCache, group: Group, layer: int) -> None:
         self.tokens = group.tokens
+        self._kv_cache = kv_cache
         rows, size = len(group.seq_lens), kv_cache.block_size
         _, twice_kv_heads, head_dim = kv_cache.by_slot[layer].shape
         kv_heads = twice_kv_heads // 2
@@ -133,17 +142,18 @@ class _GroupAttention:
                 garbage += range(i * num_slots + end, i * num_slots + len(table) * size)
             self._garbage = torch.tensor(garbage, dtype=torch.int64, device=device)
 
-    def attend(self, queries: Tensor, blocks: Tensor, sinks: Tensor | None) -> Tensor:
-        """`queries` [rows * query_len, heads, head_dim] -> [rows * query_len, heads * head_dim]."""
+    def attend(self, layer: int, queries: Tensor, _: Tensor | None, kernel: Kernel) -> Tensor:
+        """`queries` [rows * query_len, heads, head_dim] -> [rows * query_len, heads * head_dim].
+
+        The new keys and values, the third argument, are in the blocks already.
+        """
+        blocks = self._kv_cache.by_block[layer]
         torch.index_select(blocks, 0, self._block_index, out=self._blocks)
         if self._garbage is not None:
             self._slots.index_fill_(0, self._garbage, 0.0)
         if self._wide is not self._buffer:
             self._wide.copy_(self._buffer)
         rows, query_len, kv_heads, _, head_dim = self._shape
-        kernel = F.scaled_dot_product_attention
-        if sinks is not None:
-            kernel = partial(attend_with_sinks, sinks)
         if self._causal:
             own = queries.view(rows, query_len, -1, head_dim).transpose(1, 2)
             output = kernel(own, self._keys, self._values, is_causal=True, enable_gqa=True)

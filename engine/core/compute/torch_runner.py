@@ -10,7 +10,6 @@ Differs from vLLM (`vllm/v1/worker/gpu_model_runner.py`):
 """
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 import torch
@@ -18,8 +17,14 @@ import torch
 from engine.core.compute.batch import Batch, make_batch
 from engine.core.compute.device import dtype_name
 from engine.core.compute.kv_cache import KVCache
-from engine.core.compute.model import Attend, Model, ModelConfig, kv_bytes_per_token
-from engine.core.compute.paged_attention import PagedAttention
+from engine.core.compute.mirror import MirroredAttention
+from engine.core.compute.model import (
+    Attend,
+    Model,
+    ModelConfig,
+    kv_bytes_per_token,
+    mirror_bytes,
+)
 from engine.core.compute.sampler import probabilities, sample, score_prompts, top_logprobs
 from engine.core.compute.truncation import TokenProbs, truncated_probs
 from engine.core.runner import KVFormat, Row, Sampled
@@ -33,7 +38,8 @@ class TorchRunner:
     window           widest sliding window of a layer; None if no layer slides
     vocab_size       token ids are 0 .. vocab_size - 1
     kv_cache         the KV memory; None before `reserve`
-    attention        a class like `PagedAttention`: created once per step, called once per layer
+    attention        a class like `PagedAttention`: created once per step, called once per layer;
+                     `MirroredAttention` if you set none
     verifier         a learner's own verifier of drafts; None for `count_accepted`
     logits_to_probs  a function like `truncated_probs`, for requests that are not greedy
     expert_loads     how many tokens each expert of each layer computed in the latest `run`
@@ -43,7 +49,7 @@ class TorchRunner:
         self._model = model
         self._name = name
         self.kv_cache: KVCache | None = None
-        self.attention: Callable[[ModelConfig, KVCache, Batch], Attend] = PagedAttention
+        self.attention: Callable[[ModelConfig, KVCache, Batch], Attend] = MirroredAttention
         self.verifier: Verifier | None = None
         self.logits_to_probs: TokenProbs = truncated_probs
         self.max_context: int | None = model.config.max_context
@@ -56,9 +62,16 @@ class TorchRunner:
 
         `kv_bytes_per_token` counts every layer that has KV of its own. `kv_bytes` is the KV memory
         that is reserved; it is less than that for all tokens if sliding layers have window pages.
+        `mirror_bytes` is the most memory that the mirror of contexts takes, see `mirror.py`.
         """
-        config = self._model.config
-        reserved = {} if self.kv_cache is None else {"kv_bytes": self.kv_cache.nbytes}
+        config, cache = self._model.config, self.kv_cache
+        reserved = {}
+        if cache is not None:
+            reserved["kv_bytes"] = cache.nbytes
+            if self.attention is MirroredAttention:
+                reserved["mirror_bytes"] = mirror_bytes(
+                    config, cache.activation_dtype, cache.num_blocks, cache.block_size
+                )
         unlike: dict[str, Any] = {}  # the layers whose KV is not like that of the others
         if config.global_heads is not None:
             kv_heads, head_dim = config.global_heads
@@ -156,11 +169,13 @@ class TorchRunner:
         if not positions:
             return [[] for _ in rows]
         logits = logits[: len(positions)]
-        if not any(row.drafts for row in rows):
-            output, index = sample(logits, positions, self.logits_to_probs), count()
-            return [
-                [output.sampled(at := next(index), at + 1) for _ in row.samples] for row in rows
-            ]
+        if not batch.has_drafts:
+            output, end = sample(logits, positions, self.logits_to_probs), 0
+            results: list[list[Sampled]] = []
+            for row in rows:
+                at, end = end, end + len(row.samples)
+                results.append(list(map(output.sampled, range(at, end), range(at + 1, end + 1))))
+            return results
         if self.verifier is None:
             return split_output(rows, sample(logits, positions, self.logits_to_probs))
         output = sample(logits.clone(), positions, self.logits_to_probs)

@@ -1,4 +1,4 @@
-"""Paged attention equals the reference, and sliding layers with less memory decode the same tokens."""
+"""Attention equals the reference, and neither a mirror nor window pages change a token."""
 
 import random
 from dataclasses import replace
@@ -11,8 +11,10 @@ from msgspec import structs
 
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
+from engine.core.compute import mirror
 from engine.core.compute.batch import make_batch
 from engine.core.compute.kv_cache import KVCache
+from engine.core.compute.mirror import MirroredAttention
 from engine.core.compute.model import ModelConfig
 from engine.core.compute.paged_attention import PagedAttention, ReferenceAttention
 from engine.core.compute.torch_runner import TorchRunner
@@ -23,6 +25,7 @@ from engine.extensions.window_pages import WindowPages
 from engine.models.config_file import read_config
 from engine.models.loader import build
 from engine.models.weights.checkpoint import Checkpoint
+from tests.engine.compute.driver import Driver
 from tests.engine.drafters import Knowing
 from tests.engine.simulation.pinned import texts_of
 from tests.engine.workloads import finish
@@ -105,11 +108,12 @@ def with_window_pages(config, rows, block_size, seed):
     block_size=st.sampled_from([1, 4, 16]),
     sinks=st.booleans(),
 )
-def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, windows, block_size, sinks):
+def test_attention_equals_the_reference(seed, kv_heads, sharing, windows, block_size, sinks):
     config = config_of(kv_heads, sharing, windows)
     rows = random_rows(random.Random(seed), block_size)
     makers = [cache_of] + [with_window_pages] * any(windows)
-    kinds = [(kind, make) for make in makers for kind in (ReferenceAttention, PagedAttention)]
+    classes = ReferenceAttention, PagedAttention, MirroredAttention
+    kinds = [(kind, make) for make in makers for kind in classes]
     caches = [make(config, rows, block_size, seed) for _, make in kinds]
     expected, *found = (
         outputs(config, kind(config, cache, make_batch(rows, block_size)), rows, seed, sinks)
@@ -118,11 +122,17 @@ def test_paged_attention_equals_the_reference(seed, kv_heads, sharing, windows, 
     assert expected.isfinite().all()
     for one in found:
         torch.testing.assert_close(one, expected, atol=2e-5, rtol=1e-4)
-    torch.testing.assert_close(caches[0].tensor, caches[1].tensor, rtol=0, atol=0, equal_nan=True)
+    for cache in caches[1:3]:
+        torch.testing.assert_close(caches[0].tensor, cache.tensor, rtol=0, atol=0, equal_nan=True)
 
 
 WINDOW = 9
-SLIDING = {"all": (WINDOW,) * 3, "some": (WINDOW, None, WINDOW), "of two sizes": (WINDOW, None, 3)}
+SLIDING = {
+    "none": (None,) * 3,
+    "all": (WINDOW,) * 3,
+    "some": (WINDOW, None, WINDOW),
+    "of two sizes": (WINDOW, None, 3),
+}
 SMALL = EngineConfig(
     token_budget=12, max_batch_size=3, block_size=4, max_kv_tokens=640, admission="first_chunk"
 )
@@ -130,8 +140,8 @@ SMALL = EngineConfig(
 
 @pytest.fixture
 def runner_of(a_model):
-    """Make a runner with sliding layers: all, some (in a model with sinks), of two sizes, or with heads
-    of another shape.
+    """Make a runner with sliding layers: none, all, some (in a model with sinks), of two sizes, or with
+    heads of another shape.
     """
 
     def make(kind: str) -> TorchRunner:
@@ -142,6 +152,19 @@ def runner_of(a_model):
         return TorchRunner(build(config, Checkpoint(directory, torch.float32)))
 
     return make
+
+
+def check_mirror(engine: Engine) -> None:
+    """Every copy is equal to what the blocks hold, bit for bit, and all fit in the stated memory."""
+    cache = engine.runner.kv_cache
+    regions = cache.mirror._regions if cache.mirror and not engine.is_in_flight else []
+    most = engine.runner.describe().get("mirror_bytes")
+    assert sum(region._memory.nbytes for region in regions) <= (most or 0)
+    for region in regions:
+        for place, table, length in region.rows.values():
+            for memory, layer in zip(region._memory[:, :, place], region._layers, strict=True):
+                slots = cache.by_block[layer][table].view(-1, *memory.permute(2, 0, 1, 3).shape[1:])
+                assert torch.equal(memory[:, :, :length], slots[:length].permute(1, 2, 0, 3))
 
 
 def serve(runner: TorchRunner, config: EngineConfig, drafter: Knowing | None = None) -> Engine:
@@ -160,7 +183,7 @@ def serve(runner: TorchRunner, config: EngineConfig, drafter: Knowing | None = N
         engine.submit(prompt, params)
         for _ in range(rng.choice([0, 0, 15])):
             engine.step()
-    finish(engine)
+    finish(engine, lambda _: check_mirror(engine))
     assert engine.log.state().core() == engine.snapshot()
     return engine
 
@@ -170,40 +193,75 @@ def texts(engine: Engine) -> dict[int, list[int]]:
     return texts_of(engine.log)
 
 
+@pytest.mark.parametrize("drafts", [False, True])
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
+        ("none", {"prefix_cache": "radix", "max_kv_tokens": 128, "max_batch_size": 5}),  # preempts
+        ("none", {"prefix_cache": "hash", "max_batch_size": 9}),
         ("all", {"prefix_cache": "radix"}),
-        ("some", {"prefix_cache": "radix", "max_kv_tokens": 160}),  # preempts
+        ("some", {"prefix_cache": "radix", "max_kv_tokens": 128, "max_batch_size": 5}),
         ("some", {"prefix_cache": "hash", "admission": "whole"}),
-        ("gemma4", {"prefix_cache": "radix", "max_kv_tokens": 160}),
+        ("gemma4", {"prefix_cache": "radix", "max_kv_tokens": 128, "max_batch_size": 5}),
         ("of two sizes", {"prefix_cache": "off"}),
         ("of two sizes", {"prefix_cache": "hash", "async_scheduling": True}),
     ],
     ids=str,
 )
-def test_freed_pages_change_no_token(runner_of, kind, changes):
-    runner, config = runner_of(kind), structs.replace(SMALL, **changes)
-    freed = serve(runner, config)
+def test_neither_mirror_nor_freed_pages_change_a_token(
+    runner_of, kind, changes, drafts, monkeypatch
+):
+    runner, config, drafter = runner_of(kind), structs.replace(SMALL, **changes), None
+    if drafts:
+        config = structs.replace(config, async_scheduling=False)
+        known = texts(serve(runner, config, Knowing([], wrong=lambda _: False))).values()
+        drafter = Knowing(list(known), wrong=lambda position: position % 3 == 0)
+    copied, copy = [], mirror._Region._copy
+    monkeypatch.setattr(mirror._Region, "_copy", lambda *args: copied.append(copy(*args)))
+    mirrored = serve(runner, config, drafter)
+    assert 0 < len(copied) < sum(map(len, texts(mirrored).values())) / 2 or kind == "all"
+    runner.attention = PagedAttention
+    paged = serve(runner, config, drafter)
+    assert texts(mirrored) == texts(paged)
+    assert mirrored.log.deterministic()[1:] == paged.log.deterministic()[1:]
     runner.window = None  # as if no layer slid: the memory has a place for every token
-    kept = serve(runner, config)
-    assert texts(freed) == texts(kept)
-    assert freed.log.of(v.WindowPagesEvicted)
+    kept = serve(runner, config, drafter)
+    assert texts(kept) == texts(paged)
+    assert bool(paged.log.of(v.WindowPagesEvicted)) == (kind != "none")
     assert not kept.log.of(v.WindowPagesEvicted)
-    if "max_kv_tokens" in changes:
-        assert freed.log.of(v.Preempted)
-    elif config.prefix_cache != "off":
-        assert any(event.blocks for event in freed.log.of(v.Admitted))
+    assert drafts or bool(paged.log.of(v.Preempted)) == ("max_kv_tokens" in changes)
+    if config.prefix_cache != "off":
+        assert any(event.blocks for event in paged.log.of(v.Admitted))
+    if drafts:
+        assert any(row.accepted for event in paged.log.of(v.StepFinished) for row in event.tokens)
 
 
-def test_drafts_are_verified_in_window_pages(runner_of):
-    runner = runner_of("some")
-    known = texts(serve(runner, SMALL, Knowing([], wrong=lambda _: False)))
-    drafter = Knowing(list(known.values()), wrong=lambda position: position % 3 == 0)
-    engine = serve(runner, SMALL, drafter)
-    assert texts(engine) == known
-    assert any(row.accepted for event in engine.log.of(v.StepFinished) for row in event.tokens)
-    assert engine.log.of(v.WindowPagesEvicted)
+def test_the_mirror_follows_the_blocks(qwen3):
+    """Also when a pass is repeated, when pages arrive, and after a request whose KV was damaged."""
+    driver = Driver(qwen3[0])
+    runner = driver.runner
+    long, short, other = (driver.request(range(3, 3 + size)) for size in (17, 9, 4))
+
+    def check(*requests):
+        rows = [driver.row(request) for request in requests]
+        found = [driver.logits(rows), driver.logits(rows)]
+        runner.attention = PagedAttention
+        expected = driver.logits(rows)
+        runner.attention = MirroredAttention
+        assert expected.isfinite().all()
+        torch.testing.assert_close(found, [expected] * 2)
+        driver.run(rows)
+
+    driver.run([driver.row(request) for request in (long, short, other)])
+    for _ in range(3):
+        check(long, short)
+    runner.write_pages(long.block_table[:2], memoryview(runner.read_pages(short.block_table[:2])))
+    check(long, short)
+    driver.kv[:, short.block_table[:2]] = float("nan")
+    runner.kv_cache.copy([])
+    with pytest.raises(FloatingPointError):
+        driver.run([driver.row(request) for request in (long, short)])
+    check(long, other)
 
 
 def test_a_long_text_needs_no_more_window_pages_than_a_short_one(runner_of):

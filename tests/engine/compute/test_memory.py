@@ -75,6 +75,7 @@ def test_sliding_layers_need_kv_for_their_windows_only(a_model, monkeypatch, nam
     engine = Engine.load(directory, config)
     described = engine.runner.describe()
     assert plan.kv == described["kv_bytes"] == engine.runner.kv_cache.nbytes
+    assert plan.mirror == described["mirror_bytes"] < plan.kv
     saves = max_kv_tokens == 4096
     assert (plan.kv < described["kv_bytes_per_token"] * max_kv_tokens) == saves
     available(monkeypatch, plan.kv)

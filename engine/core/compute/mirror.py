@@ -1,0 +1,304 @@
+"""Attention that reads a mirror: contiguous copies of the contexts of requests that decode.
+
+`PagedAttention` gathers each context from its blocks in every step, although all but one of its tokens
+were there in the step before. The mirror keeps the gathered copy and adds each new token's keys and
+values to it. It stores all keys of a head side by side, which torch's kernel reads about twice as fast
+as the blocks' layout.
+
+The blocks remain the truth: every token is written to its slot as well, and a copy that may be outdated
+is made again from the blocks. A request's copy is up to date in a step if
+
+- the previous forward pass updated it, and the request now computes the token after it,
+- the request still has the blocks that it had then (it does not after a preemption, after a copy on
+  write, or if the prefix cache replaced a block by an equal one), and
+- nothing but that pass has written to a block since. `KVCache` clears the mirror when blocks are copied
+  and when pages arrive from another engine. During a pass, a block has only one writer.
+
+The mirror has at most as many token slots as the KV memory. `PagedAttention` handles the groups that do
+not fit, chunks of prompts, drafts, and layers with a sliding window, which read few blocks. A prompt
+that is computed at once attends to its own keys and values.
+
+Differs from vLLM and SGLang, whose kernels read the blocks in place. torch has such kernels for GPUs
+only, and its kernel for CPUs needs contiguous keys.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.core.compute.batch import Batch, Group
+from engine.core.compute.kv_cache import KVCache
+from engine.core.compute.model import ModelConfig
+from engine.core.compute.paged_attention import Kernel, PagedGroup, attend_with_sinks
+
+# A region gets room for this many more tokens per row than it needs, so that it seldom has to grow.
+_ROOM = 64
+
+
+class MirroredAttention:
+    """One step's attention, with the interface and the results of `PagedAttention`."""
+
+    def __init__(self, config: ModelConfig, kv_cache: KVCache, batch: Batch) -> None:
+        self._kv_cache = kv_cache
+        self._windows = config.windows
+        self._slots: dict[int | None, Tensor] = {}
+        self._groups: dict[int | None, list[tuple[slice, _Region | _Prompts | PagedGroup]]] = {}
+        has_own_kv = not config.num_kv_shared_layers  # in each layer
+        if kv_cache.mirror is None:
+            kv_cache.mirror = Mirror(config, kv_cache)
+        regions = kv_cache.mirror.update(batch.groups)
+        for layer, window in enumerate(config.windows):
+            if window in self._slots:
+                continue
+            self._slots[window] = batch.slot_mapping
+            if kv_cache.has_window_pages:
+                self._slots[window] = kv_cache.slots_in(layer, batch.slot_mapping)
+            self._groups[window] = []
+            for group in batch.groups:
+                own: _Region | _Prompts | PagedGroup | None = None
+                if window is None:
+                    own = regions.get(group.tokens.start)
+                is_whole = 1 < group.query_len == group.seq_lens[-1] <= (window or group.query_len)
+                if is_whole and has_own_kv:
+                    shape = (
+                        len(group.seq_lens),
+                        group.query_len,
+                        -1,
+                        kv_cache.by_slot[layer].shape[-1],
+                    )
+                    own = _Prompts(shape, kv_cache.activation_dtype)
+                own = own or PagedGroup(config, kv_cache, group, layer)
+                self._groups[window].append((group.tokens, own))
+
+    def __call__(
+        self, layer: int, queries: Tensor, keys_values: Tensor | None, sinks: Tensor | None = None
+    ) -> Tensor:
+        """Write the new keys and values, then attend from each token to its context.
+
+        See `PagedAttention`.
+        """
+        window, cache = self._windows[layer], self._kv_cache
+        if keys_values is not None:
+            if keys_values.dtype != cache.tensor.dtype:
+                keys_values = keys_values.to(cache.tensor.dtype)
+            cache.by_slot[layer].index_copy_(0, self._slots[window], keys_values)
+        groups = self._groups[window]
+        kernel = (
+            F.scaled_dot_product_attention if sinks is None else partial(attend_with_sinks, sinks)
+        )
+        if len(groups) == 1:
+            return groups[0][1].attend(layer, queries, keys_values, kernel)
+        outputs: list[Tensor] = []
+        for tokens, group in groups:
+            own = None if keys_values is None else keys_values[tokens]
+            outputs.append(group.attend(layer, queries[tokens], own, kernel))
+        return torch.cat(outputs)
+
+
+@dataclass(slots=True)
+class _Prompts:
+    """Prompts of equal length that are computed from their first token to their last.
+
+    shape  of their queries: [rows, query_len, heads, head_dim]
+    dtype  in which attention computes
+    """
+
+    shape: tuple[int, int, int, int]
+    dtype: torch.dtype
+
+    def attend(
+        self, layer: int, queries: Tensor, keys_values: Tensor | None, kernel: Kernel
+    ) -> Tensor:
+        """`queries` [rows * query_len, heads, head_dim] -> [rows * query_len, heads * head_dim]."""
+        assert keys_values is not None
+        keys, values = keys_values.to(self.dtype).view(self.shape).transpose(1, 2).chunk(2, dim=1)
+        output = kernel(
+            queries.view(self.shape).transpose(1, 2), keys, values, is_causal=True, enable_gqa=True
+        )
+        return output.transpose(1, 2).reshape(len(queries), -1)
+
+
+class Mirror:
+    """The regions of the groups that decode; it is empty until the first of them does.
+
+    max_tokens  the most token slots of all regions together
+    """
+
+    def __init__(self, config: ModelConfig, kv_cache: KVCache) -> None:
+        self._config, self._kv_cache = config, kv_cache
+        self.max_tokens = kv_cache.num_blocks * kv_cache.block_size
+        self._layers = [one for one in config.layers_with_kv if config.windows[one] is None]
+        self._regions: list[_Region] = []
+
+    def clear(self) -> None:
+        """Make every copy again, because blocks change outside of a forward pass."""
+        for region in self._regions:
+            region.rows = {}
+
+    def update(self, groups: list[Group]) -> "dict[int, _Region]":
+        """Return the regions of the groups that decode and fit, by the index of a group's first token.
+
+        A region has the context of each row, without its new token.
+        """
+        free, self._regions = self._regions, []
+        left = self.max_tokens
+        claims: list[tuple[Group, _Region]] = []
+        for group in groups:
+            if group.query_len > 1 or not self._layers:
+                continue
+            # A group gets the region that has most of its rows.
+            best, most = None, 0
+            for region in free:
+                shared = len(region.rows.keys() & group.requests)
+                if shared > most:
+                    best, most = region, shared
+            if best is None:
+                best = _Region(self._config, self._kv_cache, self._layers)
+            else:
+                free.remove(best)
+            claims.append((group, best))
+            left -= best.places * best.tokens
+        free.clear()  # this frees their memory
+        regions: dict[int, _Region] = {}
+        for group, region in claims:
+            count, longest = len(group.requests), group.seq_lens[-1]
+            if left < 0 or count > region.places or longest > region.tokens:
+                left += region.places * region.tokens
+                region.allocate(count, min(longest + _ROOM, left // count))
+                left -= region.places * region.tokens
+            if longest <= region.tokens:
+                region.update(group)
+                regions[group.tokens.start] = region
+        self._regions = list(regions.values())
+        return regions
+
+
+class _Row(NamedTuple):
+    """A copy of a request's first `length` positions, which are in the blocks of `table`."""
+
+    place: int
+    table: list[int]
+    length: int
+
+
+_NONE = _Row(-1, [], -1)
+
+
+class _Region:
+    """The contexts of a group, side by side in memory, for one attention call per layer.
+
+    rows  the copies by request, in the order of the group
+
+    Its memory is `[layers, 2 (keys, values), places, kv_heads, tokens, head_dim]`. Slots past the end
+    of a row hold zeros or outdated copies, never garbage, because 0 * NaN would be NaN.
+    """
+
+    def __init__(self, config: ModelConfig, kv_cache: KVCache, layers: list[int]) -> None:
+        """`layers` are those with KV of their own and without a window."""
+        self._config, self._kv_cache, self._layers = config, kv_cache, layers
+        _, twice_kv_heads, self._head_dim = kv_cache.by_slot[layers[0]].shape
+        self._kv_heads = twice_kv_heads // 2
+        self._sharing = config.num_heads // self._kv_heads
+        self.rows: dict[int, _Row] = {}
+        self.places = self.tokens = 0
+
+    def allocate(self, places: int, tokens: int) -> None:
+        """Replace the memory; all copies are lost."""
+        cache = self._kv_cache
+        self.rows, self.places, self.tokens = {}, places, tokens
+        shape = len(self._layers), 2, places, self._kv_heads, tokens, self._head_dim
+        self._memory = cache.tensor.new_empty(0)  # this frees the earlier memory first
+        self._memory = cache.tensor.new_zeros(shape, dtype=cache.activation_dtype)
+        self._by_slot = dict(zip(self._layers, self._memory.flatten(1, 4), strict=True))
+
+    def update(self, group: Group) -> None:
+        """Copy the contexts that are missing, and prepare the step."""
+        count, longest, size = len(group.requests), group.seq_lens[-1], self._kv_cache.block_size
+        before, self.rows = self.rows, {}  # no copy is valid if Ctrl-C interrupts this
+        rows, missing, empty = dict[int, _Row](), list[int](), {*range(count)}
+        for request, table, end in zip(
+            group.requests, group.block_tables, group.seq_lens, strict=True
+        ):
+            place, known, length = before.get(request, _NONE)
+            rows[request] = _Row(place, table[: -(-end // size)], end)
+            if place in empty and length == end - 1 and known == table[: len(known)]:
+                empty.discard(place)
+            else:
+                missing.append(request)
+        for request in missing:
+            rows[request] = row = rows[request]._replace(place=empty.pop())
+            self._copy(row)
+        if missing or [*before] != group.requests:
+            self._lay_out(rows)
+        else:
+            self._index += 1
+        # This step's part of the memory: keys and values of each layer.
+        views = self._memory[:, :, :count, :, :longest].flatten(0, 1).unbind()
+        contexts = zip(views[::2], views[1::2], strict=True)
+        self._contexts = dict(zip(self._layers, contexts, strict=True))
+        self._mask: Tensor | None = None
+        if self._hidden is not None:
+            self._hidden.view(-1).index_fill_(0, self._newest, 0.0)
+            self._newest += 1
+            self._mask = self._hidden[..., :longest].expand(-1, -1, self._sharing, -1)
+        self.rows = rows
+
+    def _copy(self, row: _Row) -> None:
+        """Copy all positions of a row from their blocks, except for the last: it is computed next."""
+        cache, length = self._kv_cache, row.length - 1
+        blocks = torch.tensor(row.table, device=cache.tensor.device)
+        shape = len(row.table) * cache.block_size, 2, self._kv_heads, self._head_dim
+        for memory, layer in zip(self._memory[:, :, row.place], self._layers, strict=True):
+            slots = cache.by_block[layer].index_select(0, blocks).view(shape)
+            memory[:, :, :length] = slots[:length].permute(1, 2, 0, 3)
+            memory[:, :, length:] = 0
+
+    def _lay_out(self, rows: dict[int, _Row]) -> None:
+        """Prepare what depends on which row is where."""
+        device, tokens, heads = self._memory.device, self.tokens, self._kv_heads
+        places, _, lengths = zip(*rows.values(), strict=True)
+        in_order = [*places] == [*range(len(rows))]
+        # The place of each row of the group, and the row at each place.
+        place = torch.tensor(places, device=device)
+        self._place: Tensor | None = None if in_order else place
+        self._row: Tensor | None = None if in_order else place.argsort()
+        # Where the heads of a row's new keys and values go, as indexes of `[slots, head_dim]`.
+        newest = torch.tensor(lengths, device=device) - 1
+        kind = torch.arange(2, device=device)[:, None] * self.places
+        head = torch.arange(heads, device=device)
+        index = ((kind + place[:, None, None]) * heads + head) * tokens + newest[:, None, None]
+        self._index = index.flatten()
+        # What to add to the scores of a place's positions: 0 if they are visible, else -inf.
+        self._hidden: Tensor | None = None
+        if lengths[0] != lengths[-1]:
+            first = newest if self._row is None else newest[self._row]
+            is_hidden = torch.arange(tokens, device=device) >= first[:, None, None, None]
+            self._hidden = torch.zeros_like(is_hidden, dtype=self._memory.dtype)
+            self._hidden.masked_fill_(is_hidden, -torch.inf)
+            self._newest = place * tokens + newest
+
+    def attend(
+        self, layer: int, queries: Tensor, keys_values: Tensor | None, kernel: Kernel
+    ) -> Tensor:
+        """Add the new keys and values, then attend.
+
+        `queries` [rows, heads, head_dim] -> [rows, heads * head_dim]
+        """
+        if keys_values is None:
+            layer = self._config.kv_source(layer)
+        else:
+            memory, new = self._by_slot[layer], keys_values.reshape(-1, self._head_dim)
+            if new.dtype != memory.dtype:
+                new = new.to(memory.dtype)
+            memory.index_copy_(0, self._index, new)
+        if self._row is not None:
+            queries = queries.index_select(0, self._row)
+        # The query heads that share a KV head are stacked; see `PagedGroup`.
+        stacked = queries.view(-1, self._kv_heads, self._sharing, self._head_dim)
+        keys, values = self._contexts[layer]
+        output = kernel(stacked, keys, values, attn_mask=self._mask).flatten(1)
+        return output if self._place is None else output.index_select(0, self._place)
