@@ -36,6 +36,7 @@ from engine.core.request import Request
 from engine.core.runner import Row
 from engine.models.config_file import read_config
 from engine.models.loader import BUNDLED, build
+from engine.models.threads import set_threads
 from engine.models.weights.checkpoint import Checkpoint
 from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 
@@ -75,6 +76,7 @@ def main(
         if unknown := set(value.split(",")) - set(known):
             raise typer.BadParameter(f"{option} {min(unknown)}: there are {', '.join(known)}")
     library()  # which raises where there is none
+    set_threads(1)  # products of single tokens are too small for more
     figures: dict[str, Any] = {}
     print(f"{'':32} {'engine, llama.cpp':>18} {'engine, float':>18} {'llama.cpp, float':>18}")
     for name in models.split(","):
