@@ -24,7 +24,10 @@ Real weights have more outliers than random ones, and a row with a large one has
 Differs from llama.cpp, which computes with the blocks of the file and rounds activations to 8 bits.
 """
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -52,6 +55,7 @@ from engine.models.weights.matrix import Int8Matrix, Matrix, MixedMatrix, Stored
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _CHUNK = 2**18  # values that are converted at once
+_MAX_THREADS = 8
 _INT4 = (GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q4_K)
 
 
@@ -76,6 +80,10 @@ class GGUFCheckpoint(Checkpoint):
             self.file = GGUFFile(self.directory)
         except GGUFError as error:
             raise CheckpointError(str(error)) from error
+        # Operations on a chunk release Python's lock. torch's own threads would wait for each other
+        # after each of them.
+        workers = max(1, min(os.cpu_count() or 1, _MAX_THREADS) // torch.get_num_threads())
+        self._threads = ThreadPoolExecutor(workers)
         # glibc keeps what was freed up to twice the largest block, so that chunks reuse their memory.
         torch.empty(16 * _CHUNK, dtype=torch.uint8)
         fields, tensors = self.file.fields, dict(self.file.tensors)
@@ -149,13 +157,11 @@ class GGUFCheckpoint(Checkpoint):
         """Convert these tensors into the rows of a matrix, one below the other."""
         first = 0
         for name, count in rows.items():
-            for part, data in self._chunks(name):
-                place = slice(first + part.start, first + part.stop)
-                if isinstance(matrix, Int4Matrix):
-                    matrix.fill(place, read_groups(data, self._tensors[name].type))
-                else:
-                    matrix[place] = _dequantized(data, self._tensors[name].type)
-            self._register(name, matrix[first : first + count])
+            whole, kind = matrix[first : first + count], self._tensors[name].type
+            each = partial(_convert, whole, kind)
+            for _ in self._threads.map(each, *zip(*self._chunks(name), strict=True)):
+                pass  # raises what a thread raised
+            self._register(name, whole)
             first += count
         self.file.release()
 
@@ -168,7 +174,7 @@ class GGUFCheckpoint(Checkpoint):
             if order is not None:
                 values = values[order]
         else:
-            parts = [_dequantized(data, tensor.type) for _, data in self._chunks(name)]
+            parts = [_dequantized(read(), tensor.type) for _, read in self._chunks(name)]
             values = torch.cat(parts).view(tensor.shape)
         if self._architecture.norm_offset and name.endswith("norm.weight"):
             values = values - self._architecture.norm_offset
@@ -192,8 +198,8 @@ class GGUFCheckpoint(Checkpoint):
             and has_int4_kernel(self.device)
         )
 
-    def _chunks(self, name: str) -> Iterator[tuple[slice, Tensor]]:
-        """Read a few rows at a time: their place in transformers' order, and their bytes."""
+    def _chunks(self, name: str) -> Iterator[tuple[slice, Callable[[], Tensor]]]:
+        """Cut a tensor into some rows each: their place in transformers' order, and what reads them."""
         tensor = self._tensors[name]
         columns = tensor.shape[-1]
         rows = torch.frombuffer(tensor.data, dtype=torch.uint8).view(tensor.numel() // columns, -1)
@@ -201,7 +207,7 @@ class GGUFCheckpoint(Checkpoint):
         step = max(1, _CHUNK // columns // ROWS) * ROWS
         for first in range(0, len(rows), step):
             part = slice(first, min(first + step, len(rows)))
-            yield part, rows[part] if order is None else rows[order[part]]
+            yield part, partial(rows.__getitem__, part if order is None else order[part])
 
     def _row_order(self, name: str, tensor: TensorInfo) -> Tensor | None:
         """Return for each row in transformers the row in the file; None if it is the same."""
@@ -218,6 +224,17 @@ def _rope_factors(name: str, tensor: TensorInfo) -> list[float]:
     if tensor.type != GGMLQuantizationType.F32:
         raise CheckpointError(f"{name} must be F32, got {tensor.type.name}")
     return [float(factor) for factor in torch.frombuffer(tensor.data, dtype=torch.float32)]
+
+
+@torch.inference_mode()  # a thread has a mode of its own, and this one may write everywhere
+def _convert(
+    matrix: Stored, type_: GGMLQuantizationType, rows: slice, read: Callable[[], Tensor]
+) -> None:
+    """Convert some rows of a tensor into their place."""
+    if isinstance(matrix, Int4Matrix):
+        matrix.fill(rows, read_groups(read(), type_))
+    else:
+        matrix[rows] = _dequantized(read(), type_)
 
 
 def _dequantized(data: Tensor, type_: GGMLQuantizationType) -> Tensor:

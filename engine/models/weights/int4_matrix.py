@@ -16,6 +16,7 @@ takes three to five times as long for a long prompt. torchao has an int8 kernel 
 its published packages (0.18) do not contain it for CPUs.
 """
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -47,8 +48,8 @@ class Int4Matrix:
 
     def fill(self, rows: slice, groups: Groups) -> None:
         """Set these rows, whose first is a multiple of ROWS. The levels of `groups` are 0 to 15."""
-        levels = groups.levels.flatten(1).int()
-        self.packed[rows] = torch.ops.aten._convert_weight_to_int4pack_for_cpu(levels, 1)
+        levels, block = groups.levels.flatten(1), _packed_rows()
+        self.packed[rows] = _packed(levels, block) if block else _torch_packed(levels)
         offsets = _MIDDLE * groups.scales
         if groups.offsets is not None:
             offsets += groups.offsets
@@ -77,6 +78,30 @@ class Int4Matrix:
     def tensors(self) -> tuple[Tensor, Tensor]:
         """Scales, then packed levels."""
         return self.scales, self.packed
+
+
+def _torch_packed(levels: Tensor) -> Tensor:
+    """Return uint8 `levels` [rows, columns] in the layout of torch's kernel, [rows, columns / 2]."""
+    packed: Tensor = torch.ops.aten._convert_weight_to_int4pack_for_cpu(levels.int(), 1)
+    return packed
+
+
+def _packed(levels: Tensor, block: int) -> Tensor:
+    """Return `_torch_packed` in a tenth of the time, where torch packs this many rows together.
+
+    A byte has a level of the first half of the rows and one of the second; the bytes of a column are
+    neighbours.
+    """
+    first, second = levels.view(-1, 2, block // 2, levels.shape[1]).unbind(1)
+    return (first | second << 4).transpose(1, 2).reshape(len(levels), -1)
+
+
+@functools.cache
+def _packed_rows() -> int:
+    """Return how many rows torch packs together on this CPU, or 0 if its layout is another one."""
+    levels = torch.randint(16, (ROWS, GROUP), generator=torch.Generator()).to(torch.uint8)
+    wanted = _torch_packed(levels)
+    return next((block for block in (64, 32) if _packed(levels, block).equal(wanted)), 0)
 
 
 def int4_bytes(numel: int) -> int:

@@ -147,7 +147,7 @@ def an_int4_matrix(rows, columns):
 
 def test_a_row_of_a_quantized_product_has_the_same_bits_in_any_batch(kernel):
     int8, x = Int8Matrix.quantize(drawn(72, 320), torch.float32), drawn(256, 320)
-    project = Linear(MixedMatrix((int8, an_int4_matrix(144, 320)[0])))
+    project = Linear(MixedMatrix((int8, an_int4_matrix(192, 320)[0])))
     whole = project(x)
     for tokens in (1, 2, 3, 4, 5, 8, 32, 255):
         assert torch.equal(project(x[-tokens:]), whole[-tokens:])
@@ -155,9 +155,9 @@ def test_a_row_of_a_quantized_product_has_the_same_bits_in_any_batch(kernel):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_an_int4_product_is_rounded_to_bfloat16(dtype):
-    (matrix, weight), x, bias = an_int4_matrix(144, 96), drawn(9, 96, dtype=dtype), drawn(144)
+    (matrix, weight), x, bias = an_int4_matrix(192, 96), drawn(9, 96, dtype=dtype), drawn(192)
     y, expected = Linear(matrix, bias.to(dtype))(x), exact(x, weight, bias)
-    assert matrix[64:].nbytes == matrix.nbytes * 80 / 144 == int4_bytes(80 * 96)
+    assert matrix[64:].nbytes == matrix.nbytes * 2 / 3 == int4_bytes(128 * 96)
     assert y.dtype == dtype
     assert (y - expected).norm() < 0.005 * expected.norm()
 
