@@ -112,7 +112,10 @@ def packed(weight: Tensor, bias: Tensor | None, activations: torch.dtype) -> Pro
     if not _CAN_PACK or weight.dtype not in (torch.float32, torch.bfloat16):
         return None
     dtype, multiply = weight.dtype, torch.ops.mkldnn._linear_pointwise
-    weights = torch.ops.mkldnn._reorder_linear_weight(weight, _FEW_TOKENS)
+    try:
+        weights = torch.ops.mkldnn._reorder_linear_weight(weight, _FEW_TOKENS)
+    except RuntimeError:  # bfloat16 needs AVX-512 or instructions of its own
+        return None
     own_bias = None if bias is None else bias.to(dtype)
 
     def product(x: Tensor) -> Tensor:
