@@ -24,8 +24,8 @@ on its batch.
 
 Rounding activations and weights to int8 changes a product of random values by 1.1 % (root mean square,
 rows of 896 values; 1.0 % with 256 and 1.2 % with 4,864), rounding weights alone by 0.8 %. Measured on
-an AMD EPYC (Zen 4), one thread, [m, 896] x [896, 9728], in milliseconds of CPU time; "split" is the same
-machine limited to AVX2:
+an AMD EPYC (Zen 4), one thread, [m, 896] x [896, 9728], in milliseconds of CPU time; "split" is the
+same machine limited to AVX2:
 
 | tokens                                  | 1    | 2    | 4    | 8    | 32   | 256  |
 |-----------------------------------------|------|------|------|------|------|------|
