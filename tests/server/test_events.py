@@ -32,20 +32,6 @@ from tests.server.harness import (
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 
 
-def test_a_viewer_from_the_start_sees_what_the_trace_has(serve):
-    url = serve().url
-    with Feed(url) as feed:
-        assert feed.keyframe().seq == 0  # run_started is event 0
-        for _ in range(3):
-            post(url, "/v1/completions", BODY)
-        feed.until_kind(v.RequestFinished, 3)
-    log = trace(url)
-    assert isinstance(log[0], v.RunStarted)
-    assert feed.events[1:] == log.since(1)
-    assert feed.seq == log.next_seq - 1
-    assert feed.state.core() == log.state().core()
-
-
 def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url):
     post(url, "/v1/completions", BODY)
     with Feed(url) as feed:
