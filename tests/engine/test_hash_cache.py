@@ -106,17 +106,3 @@ def test_clearing_moves_each_free_block_once() -> None:
     assert [event.block for event in evicted] == queue
     assert pool.free == [*reversed(queue), *free]
     assert pool.free.moved <= 500
-
-
-def test_the_tail_of_a_prefix_is_evicted_block_by_block() -> None:
-    engine = engine_with(max_kv_tokens=32)  # 8 blocks
-    submit(engine, [*STEM, 100])
-    finish(engine, check_after_step)
-    queue = engine.tree.eviction_queue
-    assert len(queue) == 3
-    submit(engine, [120 + index for index in range(22)])  # 6 blocks, and 5 are free
-    engine.step()
-    [event] = engine.log.of(v.BlockEvicted)
-    assert (event.block, event.reason, event.needed_by) == (queue[0], "room", 2)
-    assert len(engine.tree.match(STEM, 3).blocks) == 2
-    finish(engine, check_after_step)

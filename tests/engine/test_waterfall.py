@@ -111,12 +111,13 @@ def check(log: EventLog) -> int:
         elif isinstance(event, v.StepScheduled):
             blocked[step] = event.blocked
     allowed = allowed_causes(log)
-    e2e = read(log).requests.e2e_ms
+    rows = read(log).requests
     for request, latency, reason in latencies(log):
         time = waterfall[request]
         assert time.total == latency, (request, reason)
         if reason in ("stop", "length"):
-            assert latency == round(e2e[request] * 1000)
+            assert latency == round(rows.e2e_ms[request] * 1000)
+            assert time.ttft == round(rows.ttft_ms[request] * 1000)
     for time in waterfall:
         check_spans(time, allowed, blocked)
     return len(waterfall)
