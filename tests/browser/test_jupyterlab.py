@@ -132,15 +132,7 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_c
     expect(timeline.root.locator("section")).to_have_count(1)
     expect(blocks.root.locator("section.map")).to_have_count(1)
     expect_fold(blocks, the_log(), 30)
-
-    # In the page they move in the same frame: the kernel is not asked.
-    page.evaluate(
-        "document.querySelector('.underglass').dispatchEvent("
-        "new KeyboardEvent('keydown', { key: '.', bubbles: true }))"
-    )
-    timeline.settle()
-    assert (timeline.data("step"), blocks.data("step")) == ("31", "31")
-    timeline.press("x", "ArrowDown", "[", ".", "]")
+    timeline.press(".", "x", "ArrowDown", "[", ".", "]")
     blocks.expect_data(step=32, selected=9)
     other.expect_step(5)
     timeline.expect_data(range="31-32", synced="32 9")

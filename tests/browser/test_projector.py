@@ -72,6 +72,7 @@ def test_everything_fits_the_screen_and_shows_one_step(new_page, server):
         str(len(log.of(Preempted))),
     ]
     name = read(log).requests.label[lost.request]
+    assert_names(page.locator("#stopped").inner_text(), step, name)
     assert_names(stage.locator(".sentence").inner_text(), step, name)
     assert_names(stage.locator(".decided .hot").inner_text(), name)
     expect(stage.locator("canvas").first).to_have_attribute(
