@@ -16,7 +16,7 @@ from engine import ClusterLog, Cost, EngineConfig, EventLog, Workload, simulate,
 from engine.simulation.scenarios import scenario
 from engine.simulation.speakers import Speaker, workload_of
 from engine.simulation.workload import Answer, Arrival, lognormal, poisson
-from tests.engine.workloads import make_engine, play, random_workload
+from tests.engine.workloads import random_log
 from tests.facts import assert_names
 from visualizer import figures, read
 from visualizer.figures.overlap import MAX_STEPS
@@ -240,9 +240,7 @@ def test_a_log_with_nothing_to_show_says_so(name, log):
 @pytest.mark.parametrize("name", OF_A_LOG)
 def test_any_log_can_be_drawn(name, first_seed):
     for seed in range(first_seed, first_seed + 6):
-        workload = random_workload(seed)
-        one = EventLog(window=None if seed % 2 else 40)
-        play(make_engine(workload, one), workload)
+        one = random_log(seed, EventLog(window=None if seed % 2 else 40))
         figure = OF_A_LOG[name]({"this": one, "bare": EventLog.from_bytes(bare(one))})
         assert "NaN" not in json.dumps(json.loads(figure.to_json()))
         assert max(map(len, heading(figure))) <= LINE_WIDTH + 8

@@ -12,6 +12,7 @@ from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived, RunStarted, StepFinished
 from tests.engine.test_waterfall import recorded
 from tests.engine.workloads import sliding_workload
+from tests.engine.workloads import windowed as last_of
 from tests.visualizer.test_golden_fold import REAL, SCRIPTS, node, played, save, windowed
 from visualizer import read
 from visualizer.logs import settings_of
@@ -42,13 +43,9 @@ def timeless(seeds: range) -> Logs:
 
 def asynchronous_windows(_seeds: range) -> Logs:
     """Include keyframes with a row in flight whose request has ended."""
-    whole, logs = recorded(3), {}
+    whole = recorded(3)
     assert settings_of(whole)["async_scheduling"]
-    for size in range(10, 60, 3):
-        logs[str(size)] = EventLog(window=size)
-        for event in whole:
-            logs[str(size)].append(event)
-    return logs
+    return {str(size): last_of(whole, size) for size in range(10, 60, 3)}
 
 
 SETS: dict[str, Callable[[range], Logs]] = {

@@ -18,6 +18,7 @@ import pytest
 
 from engine.core.log import EventLog
 from engine.core.log.vocabulary import AnyEvent, Event
+from tests.engine.workloads import windowed
 from tests.visualizer.test_html import packed_log
 from visualizer import read, to_html
 from visualizer.live import pages
@@ -259,12 +260,9 @@ def test_open_needs_no_package_of_the_server_and_ends_with_ctrl_c(trace):
 
 
 def test_without_text_nothing_on_the_page_has_a_prompt_an_output_or_a_name(log, tmp_path):
-    window = EventLog(window=60)
-    for event in log:
-        window.append(event)
     row = read(log).request_rows[0]
     secrets = {row.label.encode(), *(text.encode() for text in log.state().prefix_texts(1))}
-    for events in (log, window):
+    for events in (log, windowed(log, 60)):
         path = tmp_path / "board.html"
         to_html(events, path, text=False)
         shown = packed_log(path.read_text("utf-8"))

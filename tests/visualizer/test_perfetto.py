@@ -16,7 +16,7 @@ from engine.core.request import Request
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.scenarios import scenario
 from engine.simulation.workload import lognormal, poisson
-from tests.engine.workloads import make_engine, next_token, play, random_workload
+from tests.engine.workloads import make_engine, next_token, play, random_log, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer import read, to_perfetto
@@ -260,9 +260,7 @@ def test_random_workloads_keep_the_rules_and_lose_nothing(seeds):
 def test_a_window_keeps_the_rules_wherever_it_begins(seeds):
     inside = 0
     for seed in seeds:
-        workload = random_workload(seed)
-        log = EventLog(window=12 + seed % 50)
-        play(make_engine(workload, log), workload)
+        log = random_log(seed, EventLog(window=12 + seed % 50))
         check_against(log, parsed(to_perfetto(log)))
         inside += isinstance(log[0], v.Keyframe) and bool(log[0].state.plan)
     assert inside > 3, "no window began inside a step"
