@@ -52,12 +52,19 @@ RIGHT = [solution, rebuilds_both_ends, moves_block_by_block]
 @pytest.mark.parametrize("right", RIGHT)
 @pytest.mark.parametrize("name", ["split", "eviction"])
 def test_every_right_cut_is_accepted_and_runs_in_the_engine(right, name: str) -> None:
-    tree_of = check.lesson_06(right)
+    asked = []
+
+    def watching(node, at, *more):
+        asked.append((node.id, at))
+        return right(node, at, *more)
+
     one = scenario(name)
-    tree = tree_of(one.config.block_size)
+    tree = check.lesson_06(watching)(one.config.block_size)
+    asked.clear()  # calls of the check
     log = simulate(one.workload, one.config, cost=Cost(10, 0.25), tree=tree)
     tree.check_integrity()
     assert log[0].classes["tree"] == "YourSplit"
+    assert asked == [(event.node, event.at) for event in log.of(RadixSplit)]
     # The same decisions as the engine's own, event by event, behind the first that names the classes.
     assert log.deterministic()[1:] == one.run().deterministic()[1:]
 
@@ -87,17 +94,3 @@ def test_after_a_cut_the_same_is_evicted_as_after_the_engines_own(right, order) 
         log = simulate(people, config, cost=Cost(10, 0.25), eviction=order(), tree=tree)
         assert len(own.of(RadixSplit)) > 5 and len(own.of(RadixEvicted)) > 20
         assert log.deterministic()[1:] == own.deterministic()[1:]
-
-
-def test_the_engine_cuts_as_the_learner_says() -> None:
-    asked = []
-
-    def watching(node, at, block_size, new_id):
-        asked.append((node.id, at))
-        return solution(node, at, block_size, new_id)
-
-    one = scenario("split")
-    tree = check.lesson_06(watching)(8)
-    asked.clear()  # calls of the check
-    log = simulate(one.workload, one.config, cost=Cost(10, 0.25), tree=tree)
-    assert asked == [(event.node, event.at) for event in log.of(RadixSplit)] == [(1, 3)]
