@@ -199,7 +199,6 @@ def test_a_long_log_has_an_overview_and_zooms_and_the_address_has_it(open_board)
     def window() -> tuple[int, int]:
         board.page.wait_for_url(re.compile("from="))
         found = re.search(r"from=(\d+)&to=(\d+)", board.page.url)
-        assert found is not None
         return int(found[1]), int(found[2])
 
     def changed(before: tuple[int, int]) -> tuple[int, int]:

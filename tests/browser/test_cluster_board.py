@@ -121,7 +121,6 @@ def test_keys_select_each_decision_and_the_table_shows_what_the_router_knew(boar
 def test_a_click_on_an_arrival_or_a_lane_selects_the_request(board):
     router = board.root.locator(".picture canvas").first
     box = router.bounding_box()
-    assert box is not None
     pairs = str(router.get_attribute("data-arrivals")).split()
     index, x = (int(part) for part in pairs[1].split(":"))
     # The rows are 35 px high; the first begins 18 px below the top.

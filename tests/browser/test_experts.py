@@ -27,13 +27,11 @@ def test_the_panel_says_the_logs_loads_fits_and_is_accessible(open_board):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         board.settle()
         panel, root = board.root.locator(".experts"), board.root.bounding_box()
-        assert root is not None
         said = panel.locator(".swatches span").inner_text()
         assert said.endswith(str(read(log).expert_loads(8)))
         heights = set()
         for _ in range(4):
             box, canvas = panel.bounding_box(), panel.locator("canvas").bounding_box()
-            assert box is not None and canvas is not None
             assert root["x"] <= canvas["x"]
             assert canvas["x"] + canvas["width"] <= root["x"] + root["width"]
             heights.add(box["height"])

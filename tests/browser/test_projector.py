@@ -85,7 +85,6 @@ def test_everything_fits_the_screen_and_shows_one_step(new_page, server):
         assert page.evaluate(size) == [width, height]
         for element in page.locator("#qr, #address, #stage :is(.sentence, canvas, li)").all():
             box = element.bounding_box()
-            assert box is not None
             assert box["x"] >= 0 and box["x"] + box["width"] <= width
             assert box["y"] + box["height"] <= height
     expect_no_violation(page)

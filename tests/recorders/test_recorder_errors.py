@@ -76,8 +76,6 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     module("vllm.v1.core.sched.scheduler", Scheduler=StandIn)
     module("vllm.v1.core.sched.async_scheduler", AsyncScheduler=type("Async", (StandIn,), {}))
     spec = importlib.util.spec_from_file_location("underglass_vllm", MODULE)
-    assert spec is not None
-    assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     monkeypatch.delenv("UNDERGLASS_RECORD_TOKENS", raising=False)

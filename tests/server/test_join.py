@@ -123,6 +123,5 @@ def test_a_class_may_listen_on_one_network_and_prints_where(tmp_path, address):
         assert get(joined["url"], "/health")["paused"]
         assert post(server.url, "/engine/step").status_code == 200
         assert post(joined["url"].rstrip("/"), "/engine/step").status_code == 403
-        assert server.process.stdout is not None
         server.process.terminate()
         assert address.url(int(port)) in server.process.stdout.read().decode()

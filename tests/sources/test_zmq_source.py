@@ -59,7 +59,6 @@ class Publisher:
 
     def wait(self) -> None:
         """Wait until the action has returned: its last message may arrive before it does."""
-        assert self._thread is not None
         self._thread.join(PATIENCE / 1000)
 
     def receive(self, one: Any) -> list[bytes]:

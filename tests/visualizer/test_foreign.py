@@ -85,7 +85,6 @@ def test_why_answers_every_question_about_a_log_without_tokens_and_causes(own):
 
 def test_why_marks_inferred_reasons_only(own, log):
     waits = next(event for event in log.of(v.StepScheduled) if event.blocked is not None)
-    assert waits.blocked is not None
     steps = [event.step for event in log.of(v.StepStarted)]
     step = steps[log.of(v.StepScheduled).index(waits)]
     assert HALF_DOT in why(log, waits.blocked.request, step)
