@@ -1,6 +1,5 @@
 """compare in Chromium: two runs in one picture, in JupyterLab and as a file from disk."""
 
-from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -17,9 +16,6 @@ from visualizer.comparing.differences import differing_steps, pair
 
 FIRST = 19  # the step in which the two runs part
 PREEMPTIONS = 16  # the column of their change in a row of the comparison's requests
-
-
-Open = Callable[..., Locator]
 
 
 @cache

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from engine.core.log.vocabulary import Preempted
 from tests.browser.axe import expect_no_violation
@@ -17,10 +17,6 @@ from visualizer import read
 def server():
     with held_server(host="0.0.0.0") as server:
         yield server
-
-
-def counts(page: Page) -> list[str]:
-    return [text.strip() for text in page.locator("#stage dd").all_inner_texts()]
 
 
 def test_it_is_chosen_remembered_and_left(new_page, server):
@@ -65,7 +61,8 @@ def test_everything_fits_the_screen_and_shows_one_step(new_page, server):
     expect(stage).to_have_attribute("data-step", str(step))
     blocks = health["blocks"]
     running = health["active"] + health["prefilling"]
-    assert counts(page) == [
+    counts = [text.strip() for text in page.locator("#stage dd").all_inner_texts()]
+    assert counts == [
         f"{running} of 4",
         str(health["waiting"]),
         f"{blocks['total'] - blocks['free'] - blocks['cached']} of {blocks['total']}",

@@ -1,20 +1,15 @@
 """A held engine is not a slow one: the log says when it was paused."""
 
-from engine import Engine, SamplingParams
+from engine import SamplingParams
 from engine.core.log import vocabulary as v
 from engine.simulation.latencies import PausedTime
 from tests.engine.workloads import simulated
 
 
-def paused_engine() -> Engine:
+def test_the_log_has_each_pause_with_its_times() -> None:
     engine = simulated()
     engine.submit([1, 2, 3], SamplingParams(max_tokens=2))
     engine.pause()
-    return engine
-
-
-def test_the_log_has_each_pause_with_its_times() -> None:
-    engine = paused_engine()
     engine.step()
     for change in (engine.pause, engine.resume, engine.resume):  # a second one writes nothing
         change()

@@ -106,12 +106,10 @@ def test_an_interrupt_repeats_no_copy_whose_source_has_been_overwritten(after: s
     overwriting = say(engine, TEXT[6:14], max_tokens=2)
     with pytest.raises(KeyboardInterrupt):
         finish(engine)
-    [copied], [_, taken] = engine.log.of(v.BlockCopied), allocated(engine, overwriting)
+    [copied] = engine.log.of(v.BlockCopied)
+    allocated = engine.log.of(v.BlocksAllocated)
+    [_, taken] = [event for event in allocated if event.request == overwriting.id]
     assert copied.source in taken.blocks
     finish(engine)
     assert (copying.error, overwriting.error) == ("", "")
     assert copying.output_ids == [97 + 6 % 5 + copying.seed, 97 + 7 % 5 + copying.seed]
-
-
-def allocated(engine: Engine, request: Request) -> list[v.BlocksAllocated]:
-    return [event for event in engine.log.of(v.BlocksAllocated) if event.request == request.id]

@@ -27,14 +27,12 @@ async def fire(url: str, requests: list[dict[str, Any]]) -> list[StreamEvent]:
     return [event async for event in client.read(streams)]
 
 
-def fired(url: str) -> tuple[list[StreamEvent], list[bytes]]:
-    return asyncio.run(fire(url, EIGHT)), Client(url).trace().deterministic()
-
-
 def test_eight_requests_at_once_give_the_same_log_every_time(serve):
-    first, second = (fired(serve(engine={"max_batch_size": 4}).url) for _ in range(2))
-    assert first[1] == second[1]
-    texts = {event.label: event.full_text for event in first[0] if event.full_text}
+    urls = [serve(engine={"max_batch_size": 4}).url for _ in range(2)]
+    events, _ = (asyncio.run(fire(url, EIGHT)) for url in urls)
+    first, second = (Client(url).trace().deterministic() for url in urls)
+    assert first == second
+    texts = {event.label: event.full_text for event in events if event.full_text}
     assert texts == {one["label"]: "abcdefghijk"[: one["max_tokens"]] for one in EIGHT}
 
 

@@ -143,7 +143,8 @@ def test_a_stream_has_the_calls_of_the_whole_answer(client, fields):
     whole = complete(client, **asked)
     with client.chat.completions.stream(**ASKED | asked) as stream:
         done = [e for e in stream if isinstance(e, FunctionToolCallArgumentsDoneEvent)]
-        assembled = stream.get_final_completion() if not any_cut(whole) else None
+        is_cut = any(choice.finish_reason == "length" for choice in whole.choices)
+        assembled = None if is_cut else stream.get_final_completion()
     expected = [
         (call.function.name, call.function.arguments)
         for choice in whole.choices
@@ -153,10 +154,6 @@ def test_a_stream_has_the_calls_of_the_whole_answer(client, fields):
     if assembled is not None:
         reasons = [choice.finish_reason for choice in assembled.choices]
         assert reasons == [choice.finish_reason for choice in whole.choices]
-
-
-def any_cut(answer: Any) -> bool:
-    return any(choice.finish_reason == "length" for choice in answer.choices)
 
 
 def test_logprobs_cover_every_token(url):
@@ -184,14 +181,9 @@ def test_a_conversation_with_results_goes_on(client, url):
     prompt = "".join(trace(url).of(RequestArrived)[-1].texts)
     assert call.function.name in prompt
     ends = trace(url).of(RequestArrived)[-1].prompt
-    end = client_ids(url, "<|user_end|>")
+    *_, end = post(url, "/tokenize", {"prompt": "<|user_end|>"}).json()["tokens"]
     assert "22 degrees <|user_end|>" in prompt
     assert ends.count(end) == 2  # the question's and the result's, and not the one in its text
-
-
-def client_ids(url: str, text: str) -> int:
-    (token,) = post(url, "/tokenize", {"prompt": text}).json()["tokens"][-1:]
-    return int(token)
 
 
 def test_messages_for_a_template_without_tools():

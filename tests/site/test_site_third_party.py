@@ -103,12 +103,9 @@ def test_the_check_fails_for_a_list_that_is_not_up_to_date(tmp_path, monkeypatch
 
 
 def test_each_row_has_a_text_and_a_holder():
-    rows = re.findall(r"^\| .*\]\(licenses/(.*?)\) \| (.*?) \| .* \|$", _list(), re.M)
+    text = site_third_party.LIST.read_text("utf-8")
+    rows = re.findall(r"^\| .*\]\(licenses/(.*?)\) \| (.*?) \| .* \|$", text, re.M)
     assert len(rows) > 10
     for file, holder in rows:
         assert (site_third_party.TEXTS / file).stat().st_size > 500
         assert holder
-
-
-def _list() -> str:
-    return site_third_party.LIST.read_text("utf-8")

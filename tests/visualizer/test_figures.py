@@ -312,17 +312,13 @@ def line(fixed: float, each: float):
     return lambda blocks: fixed + each * blocks
 
 
-def curves(drawn) -> dict[str, tuple[list[float], list[float]]]:
-    return {one.name: (list(one.x), list(one.y)) for one in drawn.data}
-
-
 def test_a_ring_marks_the_first_number_of_blocks_from_which_moving_is_cheaper():
     def window(blocks: int) -> float:  # cheaper for a few blocks only
         return 1 if blocks < 3 else 100
 
     links = {"fast": line(9, 1), "slow": line(1, 5), "window": window}
     drawn = figures.break_even(line(0, 4), links, most=5)
-    found = curves(drawn)
+    found = {one.name: (list(one.x), list(one.y)) for one in drawn.data}
     assert found["computing"] == ([1, 2, 3, 4, 5], [4, 8, 12, 16, 20])
     assert found["fast"] == ([1, 2, 3, 4, 5], [10, 11, 12, 13, 14])
     rings = {name: ring for name, ring in found.items() if "breaks even" in name}

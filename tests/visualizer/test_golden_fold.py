@@ -54,10 +54,6 @@ def facts(state: State) -> dict[str, Any]:
     return state.core() | shown | {"expert_loads": state.expert_loads}
 
 
-def facts_json(state: State) -> str:
-    return json.dumps(facts(state), separators=(",", ":"))
-
-
 @cache
 def recorded(seed: int, window: int | None = None) -> EventLog:
     return played(random_workload(seed, may_be_async=True), window)
@@ -85,7 +81,7 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
         state = State()
         for number, (event, digest) in enumerate(zip(log, digests, strict=True), start=1):
             state.apply(event)
-            ours = facts_json(state)
+            ours = json.dumps(facts(state), separators=(",", ":"))
             if hashlib.sha1(ours.encode()).hexdigest() != digest:
                 theirs = json.loads(node("digests.js", folder / f"{name}.jsonl", number))
                 wrong = {key: (value, theirs[key]) for key, value in facts(state).items()}

@@ -77,10 +77,6 @@ def board(server):
     board.close()
 
 
-def threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
-
-
 def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(board, server):
     post(server.url, "/v1/completions", BODY)
     view = FakeView(board)
@@ -100,7 +96,7 @@ def test_each_view_has_a_connection_of_its_own_until_it_closes_it(board, server)
     second = FakeView(board, "second")
     second.until(server.url)
     first.until(server.url)
-    both = threads()
+    both = [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
     assert len(both) == 2
     for view in (first, second):
         view.say({"close": view.name})

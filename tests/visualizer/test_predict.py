@@ -87,10 +87,6 @@ def page_of(game: Prediction) -> tuple[bytes, str]:
     return logs, json.dumps([state, own])
 
 
-def lines_from(log: EventLog, index: int) -> list[str]:
-    return log.to_bytes().decode().splitlines()[index:]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(log, seed):
     game = predict(log, questions=6, seed=seed)
@@ -103,7 +99,8 @@ def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(log, see
         }  # fmt: skip
         assert shown["verdict"] == {}
         assert shown["question"]["choices"] == sorted(shown["question"]["choices"])
-        assert not any(line in rest for line in lines_from(log, question.index))
+        to_come = log.to_bytes().decode().splitlines()[question.index :]
+        assert not any(line in rest for line in to_come)
         if question.form == "number":
             assert str(question.answer[0]) not in "".join(map(str, question.words[1:]))
         game.answer(question.answer)
