@@ -42,17 +42,14 @@ RIGHT = [solution, the_most_of_equal_ones, with_numpy]
 
 
 @pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
-def test_a_right_part_is_accepted(part) -> None:
-    assert isinstance(check.lesson_18(part), YourRule)
-
-
-@pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
-def test_with_straight_lines_a_right_part_decides_like_the_engine(part) -> None:
+def test_a_right_part_is_accepted_and_with_straight_lines_decides_like_the_engine(part) -> None:
+    rule = check.lesson_18(part)
+    assert isinstance(rule, YourRule)
     for fixed, block, token in [(2, 0.13, 0.25), (2, 5, 0.25), (40, 1, 0.25), (0, 4, 1)]:
         costs = TransferCosts(fixed, block, token)
         for tokens, here, there in [(1000, 0, 62), (1000, 61, 62), (160, 3, 10), (16, 0, 1)]:
             asked = (tokens, here, there, 16, costs)
-            assert YourRule(part)(*asked) == blocks_to_move(*asked)
+            assert rule(*asked) == blocks_to_move(*asked)
 
 
 @pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
