@@ -168,11 +168,13 @@ class Mirror:
             count, longest = len(group.requests), group.seq_lens[-1]
             if left < 0 or count > region.places or longest > region.tokens:
                 left += region.places * region.tokens
-                region.allocate(count, min(longest + _ROOM, left // count))
-                left -= region.places * region.tokens
-            if longest <= region.tokens:
-                region.update(group)
-                regions[group.tokens.start] = region
+                tokens = min(longest + _ROOM, left // count)
+                if tokens < longest:
+                    continue
+                region.allocate(count, tokens)
+                left -= count * tokens
+            region.update(group)
+            regions[group.tokens.start] = region
         self._regions = list(regions.values())
         return regions
 
