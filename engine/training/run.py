@@ -41,7 +41,7 @@ PATIENCE = 24
 def train(
     out_dir: Path,
     *,
-    tokens: int = 20_000_000,
+    tokens: int = 18_000_000,
     seed: int = 0,
     device: str = "auto",
     checkpoint: Path = Path("build/training/checkpoint.pt"),

@@ -5,9 +5,10 @@ merging matters here: every digit is a token of its own, which lets the model co
 digit. So is every letter of a quoted word, which lets it count letters; strings in JSON are not split.
 
 A word has the same tokens with and without a space before it, except that the first one may have the
-space: ``Par`` ``is`` and ``(space)Par`` ``is``. Otherwise a small model could not copy an unknown word
-from a sentence into JSON. So the merges are learned on words without spaces, and those that join a
-space to the beginning of a word come last.
+space: ``plu`` ``mber`` and ``(space)plu`` ``mber``. Otherwise a small model could not copy an unknown
+word from a sentence into JSON. So the merges are learned on words without spaces, and those that join a
+space to the beginning of a word come last. Before a name the space is a token of its own, so that
+``Paris`` is the same token everywhere.
 """
 
 import json
@@ -22,7 +23,7 @@ from engine.training.documents import BOS, IDS, SPECIAL_TOKENS, Document, joined
 
 VOCAB_SIZE = 2048
 # Entries that join a space to the beginning of a word.
-SPACED = 720
+SPACED = 600
 # Letters up to a closing quote, one by one; words with their space; digits, one by one; runs of
 # punctuation; white space. Words with capitals are split only before a double quote, never before an
 # apostrophe, because of words like "What's". A quote that ends a string in JSON splits no word.
@@ -50,16 +51,20 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    # Each distinct part once for every hundred times that it occurs: the library counts again.
-    bare = (part.strip(" ") for part, count in parts.items() for _ in range(1 + count // 20))
+    # Once for every few times that it occurs, because the library counts again. This leaves out made-up
+    # words, which occur once, and whose syllables would take the place of real words.
+    bare = (part.strip(" ") for part, count in parts.items() for _ in range(count // 6))
     first.train_from_iterator(bare, trainer)
     learned = json.loads(first.to_str())["model"]
     vocabulary: dict[str, int] = learned["vocab"]
     merges = [tuple(pair) for pair in learned["merges"]]
     starts: Counter[str] = Counter()
     for part, count in parts.items():
-        if part.startswith(" ") and len(part) > 1:
-            starts[first.encode(part[1:]).tokens[0]] += count
+        word = part.removeprefix(" ")
+        # A word that is also written small, such as "The", is no name.
+        is_name = word[:1].isupper() and parts[f" {word.lower()}"] < count
+        if word != part and word and not is_name:
+            starts[first.encode(word).tokens[0]] += count
     for start, _ in islice(starts.most_common(), VOCAB_SIZE - len(vocabulary)):
         vocabulary[SPACE + start] = len(vocabulary)
         merges.append((SPACE, start))

@@ -10,9 +10,14 @@ from typing import Any, NamedTuple
 DATA = Path(__file__).parent / "data"
 
 
+def read(subject: str) -> str:
+    """Return the text of ``data/<subject>.toml``."""
+    return (DATA / f"{subject}.toml").read_text(encoding="utf-8")
+
+
 def load(subject: str) -> dict[str, Any]:
     """Read the words and sentences of ``data/<subject>.toml``."""
-    return tomllib.loads((DATA / f"{subject}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(read(subject))
 
 
 _WORDS: dict[str, list[str]] = load("words")

@@ -129,7 +129,7 @@ def train(
     out: Annotated[
         Path, typer.Option(help="Output directory for the model, in Hugging Face format.")
     ] = Path("build/model"),
-    tokens: Annotated[int, typer.Option(help="Number of tokens to train on.", min=1)] = 20_000_000,
+    tokens: Annotated[int, typer.Option(help="Number of tokens to train on.", min=1)] = 18_000_000,
     seed: Annotated[
         int, typer.Option(help="Random seed; the same seed produces the same model.")
     ] = 0,

@@ -127,7 +127,7 @@ def test_transformers_computes_the_same_logits(directory):
     with torch.no_grad():
         expected, actual = theirs(tokens).logits, ours(tokens)
     assert expected.abs().max() > 1
-    torch.testing.assert_close(actual, expected, atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(actual, expected, atol=1e-3, rtol=1e-4)
 
 
 def test_the_chat_template_writes_what_the_corpus_trains(directory):
