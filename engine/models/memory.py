@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 import torch
@@ -192,7 +193,7 @@ class InMemory:
     config: ModelConfig
     dtype: torch.dtype
     device: torch.device
-    kernels: Mapping[str, str]
+    kernels: Mapping[str, str] = MappingProxyType({})  # `loader.build` notes them
 
     def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
         """Raise ConfigError if KV memory of this size does not fit beside what is loaded.

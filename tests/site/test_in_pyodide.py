@@ -29,4 +29,5 @@ def test_a_page_computes_what_torch_computes():
     for values in ("logprobs", "scores", "top"):
         for ours, theirs in zip(page.pop(values), torch.pop(values), strict=True):
             assert ours == pytest.approx(theirs, abs=1e-4)
+    assert page.pop("model").items() <= torch.pop("model").items()  # kernels are torch's own
     assert page == torch
