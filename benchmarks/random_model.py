@@ -104,10 +104,9 @@ class RandomWeights(Checkpoint):
         self.num_parameters += tensor.numel()
         return tensor
 
-    def is_view(self, name: str) -> bool:
-        """Return whether a file would be mapped: published models are in bfloat16."""
-        del name
-        return self.dtype == torch.bfloat16
+    def stored_rows(self, name: str) -> Tensor | None:
+        """Return the matrix as it would be in a file."""
+        return self.tensors[name]
 
     def load_matrix(self, rows: Mapping[str, int], columns: int) -> Matrix:
         """Draw a stacked matrix. Tensors are views of its rows."""

@@ -199,8 +199,10 @@ class Decoder(InMemory):
         name = f"{prefix}lm_head.weight"
         embedding, tied = self._embedding.weight, config.tied_embeddings
         lm_head = weights.load_lm_head(embedding, tied=tied, name=name)
-        # Pages of a file that only a few lookups read are no second copy.
-        may_replace = lm_head is not embedding or weights.is_view(next(iter(rows)))
+        may_replace = lm_head is not embedding
+        if not may_replace and (stored := weights.stored_rows(next(iter(rows)))) is not None:
+            # Tokens are looked up in the file, so the output layer may keep the matrix packed.
+            self._embedding, may_replace = Embedding(stored), True
         self._lm_head = Linear(lm_head, may_replace=may_replace)
         weights.check_all_loaded()
         self.num_parameters = weights.num_parameters

@@ -52,11 +52,10 @@ _BETTER = (
     0.9  # share of `linear`'s time that another product must reach, so that noise does not choose
 )
 _PACKING_PAYS = 0.9  # packed over unpacked time on average, for a large matrix
-_SINGLE_TOKEN = 1.2  # how much slower a single token may become by it
+_SINGLE_TOKEN = 1.1  # how much slower a single token may become by it
 _ROUNDS = 2
-# Values of the matrices that are measured together: more than the cache of a core holds, and more than
-# the cache of all cores.
-_SMALL_MODEL, _LARGE_MODEL = 2**21, 2**23
+# Bytes of the matrices that are measured together: more than the cache of one core, and of all cores.
+_SMALL_MODEL, _LARGE_MODEL = 2**23, 2**25
 
 
 def kernel_index(tokens: int) -> int:
@@ -189,9 +188,9 @@ def measure(shape: torch.Size, dtype: torch.dtype) -> Times:
     not hold the next one. Several matrices in turns imitate that. With a single one, other products
     would win.
     """
-    values = _SMALL_MODEL if shape.numel() <= _MAX_COPIED else _LARGE_MODEL
+    size = _SMALL_MODEL if shape.numel() <= _MAX_COPIED else _LARGE_MODEL
     decoded = kernel_index(_DECODED) + 1
-    few = _measure(shape, dtype, values, TOKENS[:decoded])
+    few = _measure(shape, dtype, size // dtype.itemsize, TOKENS[:decoded])
     many = _measure(shape, dtype, _MAX_COPIED, TOKENS[decoded:])  # arithmetic is the limit
     return {name: few[name] + many[name] for name in few}
 

@@ -162,9 +162,14 @@ class Checkpoint:
         self._copy(name, stored, tensor)
         return tensor
 
-    def is_view(self, name: str) -> bool:
-        """Return whether a tensor is used as it is stored, as a view of the file's pages."""
-        return self._dtype_of(self._tensors[name]) == self.dtype and self.device == CPU
+    def stored_rows(self, name: str) -> Tensor | None:
+        """Return a matrix as a view of the file's pages if it holds the values that `load` returns.
+
+        A lookup reads the pages of a few rows, so the view is no second copy. It may have another type.
+        """
+        stored = self._dtype_of(self._tensors[name])
+        is_exact = stored == self.dtype or (self.dtype == torch.float32 and stored != torch.float64)
+        return self.get_tensor(name) if is_exact and self.device == CPU else None
 
     def load_transposed(self, name: str, rows: int, columns: int) -> Tensor:
         """Load a matrix that is stored as [rows, columns] as [columns, rows]."""

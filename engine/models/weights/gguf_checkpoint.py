@@ -165,6 +165,10 @@ class GGUFCheckpoint(Checkpoint):
             first += count
         self.file.release()
 
+    def stored_rows(self, name: str) -> Tensor | None:
+        """Return the matrix unless it is quantized; see `Checkpoint`."""
+        return None if _is_quantized(self._tensors[name]) else super().stored_rows(name)
+
     def get_tensor(self, name: str) -> Tensor:
         """Return the tensor `name` in transformers' layout, dequantized to float32 if necessary."""
         tensor = self._tensors[name]
