@@ -40,10 +40,12 @@ _PADDED = {3: 4, 7: 8} | dict.fromkeys(range(11, 16), 16)
 # oneDNN compiles code for each number of tokens, so large ones are padded to a multiple.
 _FEW_TOKENS, _MULTIPLE = 32, 8
 
+HAS_ONEDNN = (
+    platform.machine() in ("x86_64", "AMD64") and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+)
 # These operations are not part of torch's public interface.
 _CAN_PACK = (
-    platform.machine() in ("x86_64", "AMD64")
-    and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    HAS_ONEDNN
     and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )

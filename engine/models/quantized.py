@@ -40,12 +40,11 @@ vLLM's `W8A8`. llama.cpp rounds activations to int8, too, with a step for every 
 """
 
 import functools
-import platform
 
 import torch
 from torch import Tensor
 
-from engine.models.products import tiled_product
+from engine.models.products import HAS_ONEDNN, tiled_product
 from engine.models.weights.int4_matrix import GROUP, Int4Matrix
 from engine.models.weights.matrix import LARGEST, Int8Matrix, MixedMatrix
 
@@ -84,7 +83,7 @@ def _int8_product(x: Tensor, weight: Int8Matrix) -> Tensor:
 
 def _sums(x: Tensor, values: Tensor) -> Tensor:
     """Return x V^T, int32 or float32 [tokens, out], of int8 `x` [tokens, in] and `values` [out, in]."""
-    if not _has_integer_products():
+    if not HAS_ONEDNN:  # torch would multiply in a plain loop
         return _rounded_sums(x, values)
     if not _saturates():
         return torch._int_mm(x, values.t())
@@ -100,13 +99,6 @@ def _rounded_sums(x: Tensor, values: Tensor) -> Tensor:
         sums: Tensor = torch._weight_int8pack_mm(x.bfloat16(), values, ones)
         return sums.float()
     return tiled_product(x.float(), values).bfloat16().float()
-
-
-@functools.cache
-def _has_integer_products() -> bool:
-    """Return whether oneDNN computes `torch._int_mm`; otherwise a plain loop does."""
-    is_x86 = platform.machine() in ("x86_64", "AMD64")
-    return is_x86 and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
 
 
 @functools.cache

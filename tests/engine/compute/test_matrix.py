@@ -114,7 +114,7 @@ SATURATES = quantized._saturates()
 def kernel(request, monkeypatch):
     """What machines with VNNI compute, older ones, and those without oneDNN."""
     monkeypatch.setattr(quantized, "_saturates", lambda: request.param == "split")
-    monkeypatch.setattr(quantized, "_has_integer_products", lambda: request.param != "rounded")
+    monkeypatch.setattr(quantized, "HAS_ONEDNN", request.param != "rounded")
     return request.param
 
 
