@@ -97,7 +97,9 @@ class RandomWeights(Checkpoint):
 
     def load(self, name: str, *shape: int) -> Tensor:
         """Draw a tensor. Norms are near 1."""
-        tensor = torch.empty(shape, dtype=self.dtype).uniform_(-0.035, 0.035)
+        # Values of half precision, whatever the type: checkpoints that people load have such ones.
+        drawn = torch.empty(shape, dtype=torch.bfloat16).uniform_(-0.035, 0.035)
+        tensor = drawn.to(self.dtype)
         if "norm" in name:
             tensor += 1
         self.tensors[name] = tensor

@@ -176,8 +176,8 @@ class Decoder(InMemory):
         prefix = config.family.text_prefix
         weights.ignore_others(prefix, config.unread)
         body = f"{prefix}{config.family.body}"
-        rows = {f"{body}embed_tokens.weight": config.vocab_size}
-        self._embedding = Embedding(weights.load_matrix(rows, config.hidden_size))
+        embedded = f"{body}embed_tokens.weight"
+        embedding = weights.load_embedding(embedded, config.vocab_size, config.hidden_size)
         self._embedding_scale = 1.0
         if config.family.scaled_embedding:
             # transformers rounds the factor to the model's precision, and so do the trained weights.
@@ -197,12 +197,12 @@ class Decoder(InMemory):
         ]
         self._norm = load_norm(config, weights, f"{body}norm.weight", config.hidden_size)
         name = f"{prefix}lm_head.weight"
-        embedding, tied = self._embedding.weight, config.tied_embeddings
-        lm_head = weights.load_lm_head(embedding, tied=tied, name=name)
+        lm_head = weights.load_lm_head(embedding, tied=config.tied_embeddings, name=name)
         may_replace = lm_head is not embedding
-        if not may_replace and (stored := weights.stored_rows(next(iter(rows)))) is not None:
-            # Tokens are looked up in the file, so the output layer may keep the matrix packed.
-            self._embedding, may_replace = Embedding(stored), True
+        stored = None if may_replace else weights.stored_rows(embedded)
+        # If tokens are looked up in the file, the output layer may keep the matrix packed.
+        self._embedding = Embedding(embedding if stored is None else stored)
+        may_replace |= stored is not None
         self._lm_head = Linear(lm_head, may_replace=may_replace)
         weights.check_all_loaded()
         self.num_parameters = weights.num_parameters

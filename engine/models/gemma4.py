@@ -89,8 +89,8 @@ class PerLayerInputs:
         body, size = config.family.text_prefix + config.family.body, config.per_layer_size
         self._shape = (-1, config.num_layers, size)
         columns = config.num_layers * size
-        rows = {f"{body}embed_tokens_per_layer.weight": config.per_layer_rows}
-        self._embedding = Embedding(weights.load_matrix(rows, columns))
+        name = f"{body}embed_tokens_per_layer.weight"
+        self._embedding = Embedding(weights.load_embedding(name, config.per_layer_rows, columns))
         self._embedding_scale = float(torch.tensor(math.sqrt(size)).to(weights.dtype))
         rows = {f"{body}per_layer_model_projection.weight": columns}
         self._projection = Linear(weights.load_matrix(rows, config.hidden_size))

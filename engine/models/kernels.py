@@ -12,9 +12,11 @@ The choice is fixed while a model is loaded and, thanks to the file, from one ru
 candidates compute the same up to rounding. The environment variable UNDERGLASS_KERNELS fixes the choice
 instead: it names a product, which is used wherever it exists; elsewhere, it is `linear`.
 
-Packed weights are a second copy of the matrix. A small matrix may have both. A large one is packed only
-if that is faster for most numbers of tokens and not much slower for a single one, and is then kept in
-that form alone.
+Two products keep the weights in a form of their own, `packed` and `half`. A small matrix may have such
+a copy beside its plain form. A large one has it only if that is faster for most numbers of tokens and
+not much slower for a single one, and is then kept in that form alone.
+
+Int8 matrices have products of their own (`integer_products.py`), among which the choice is the same.
 
 Differs from vLLM, where a GPU's kernels are chosen by its capabilities and by tables that are part of
 the source (`vllm/model_executor/layers/fused_moe/configs/`); Triton and torch.compile tune at run time.
@@ -35,7 +37,8 @@ from torch import Tensor
 
 from engine.core.compute.device import activation_dtype, dtype_name
 from engine.core.config import ConfigError
-from engine.models.products import PRODUCTS, Product
+from engine.models.integer_products import INTEGER_PRODUCTS
+from engine.models.products import PRODUCTS, Product, fits_half
 
 ENVIRONMENT_VARIABLE = "UNDERGLASS_KERNELS"
 TOKENS = [
@@ -45,13 +48,14 @@ TOKENS = [
 Times = dict[str, list[float]]  # product -> microseconds for each of TOKENS
 
 _MEASURED = "measured"
+_FORMS = ("packed", "half")  # products that keep the weights in a form of their own
 _FEW_TOKENS, _DECODED = 8, 32  # in an expert's matrix; in others, as most steps decode
 _FEW_VALUES = 2**15  # a smaller matrix is not worth measuring
 _MAX_COPIED = 2**19  # values of a matrix that may be held twice
 _BETTER = (
     0.9  # share of `linear`'s time that another product must reach, so that noise does not choose
 )
-_PACKING_PAYS = 0.9  # packed over unpacked time on average, for a large matrix
+_FORM_PAYS = 0.9  # its time over that of the plain form on average, for a large matrix
 _SINGLE_TOKEN = 1.1  # how much slower a single token may become by it
 _ROUNDS = 2
 # Bytes of the matrices that are measured together: more than the cache of one core, and of all cores.
@@ -75,20 +79,32 @@ def choose(
 ) -> Choice:
     """Return the products for a matrix on a CPU.
 
-    weight       [out, in], of a floating-point type
-    bias         [out] or None
+    weight       [out, in], of a floating-point type or int8
+    bias         [out], or None, as it must be for int8
     few_tokens   the matrix seldom gets more than a few tokens, so a second copy would not pay
-    may_replace  the caller drops `weight`, so that a packed copy may take its place
+    may_replace  the caller drops `weight`, so that another form may take its place
 
     Raises ConfigError if the environment variable names no product.
     """
-    activations = activation_dtype(weight.dtype, weight.device)
     names = _names(weight, few_tokens=few_tokens, may_replace=may_replace)
-    made = {name: PRODUCTS[name](weight, bias, activations) for name in {"linear", *names}}
+    made = {name: _make(name, weight, bias) for name in {"linear", *names}}
     names = tuple(name if made[name] else "linear" for name in names)
     for notes in _notes:
         notes[_key(weight)] = _summary(names)
     return Choice(tuple(product for name in names if (product := made[name])), names)
+
+
+def _make(name: str, weight: Tensor, bias: Tensor | None = None) -> Product | None:
+    """Return the product of this name, or None if there is none for the matrix."""
+    if weight.dtype == torch.int8:
+        make = INTEGER_PRODUCTS.get(name)
+        return make(weight) if make else None
+    return PRODUCTS[name](weight, bias, _activations(weight.dtype))
+
+
+def _activations(weights: torch.dtype) -> torch.dtype:
+    integers = weights == torch.int8
+    return torch.float32 if integers else activation_dtype(weights, torch.device("cpu"))
 
 
 def _names(weight: Tensor, *, few_tokens: bool, may_replace: bool) -> tuple[str, ...]:
@@ -100,21 +116,26 @@ def _names(weight: Tensor, *, few_tokens: bool, may_replace: bool) -> tuple[str,
             f"{ENVIRONMENT_VARIABLE} must be {_MEASURED} or one of {', '.join(PRODUCTS)}, got {fixed!r}"
         )
     if fixed != _MEASURED:
-        usable = fixed != "packed" or may_copy or may_replace
+        usable = fixed not in _FORMS or may_copy or may_replace
         return (fixed if usable else "linear",) * len(TOKENS)
     if weight.numel() < _FEW_VALUES:
         return ("linear",) * len(TOKENS)
     times = _table.times(weight)
-    unpacked = {name: each for name, each in times.items() if name != "packed"}
-    names = _fastest(times if may_copy else unpacked)
-    if may_copy or not may_replace or "packed" not in times:
+    if "half" in times and not fits_half(weight):
+        times = {name: each for name, each in times.items() if name != "half"}
+    plain = {name: each for name, each in times.items() if name not in _FORMS}
+    names = _fastest(times if may_copy else plain)
+    if may_copy or not may_replace:
         return names
-    best = [unpacked[name][n] for n, name in enumerate(names)]
+    best = [plain[name][n] for n, name in enumerate(names)]
     last = kernel_index(_FEW_TOKENS if few_tokens else _DECODED)
-    pairs = zip(times["packed"][: last + 1], best, strict=False)
-    ratios = [one / other for one, other in pairs]
-    pays = math.prod(ratios) ** (1 / len(ratios)) < _PACKING_PAYS and ratios[0] < _SINGLE_TOKEN
-    return ("packed",) * len(TOKENS) if pays else names
+    gains: dict[str, float] = {}  # the form -> its share of the plain form's time
+    for form in times.keys() - plain.keys():
+        ratios = [one / other for one, other in zip(times[form], best, strict=True)][: last + 1]
+        if ratios[0] < _SINGLE_TOKEN:
+            gains[form] = math.prod(ratios) ** (1 / len(ratios))
+    form = min(gains, key=gains.__getitem__, default="")
+    return (form,) * len(TOKENS) if gains.get(form, 1) < _FORM_PAYS else names
 
 
 def _fastest(times: Times) -> tuple[str, ...]:
@@ -197,15 +218,17 @@ def measure(shape: torch.Size, dtype: torch.dtype) -> Times:
 
 def _measure(shape: torch.Size, dtype: torch.dtype, values: int, counts: list[int]) -> Times:
     """Time products of these numbers of tokens, with matrices of so many values together."""
-    activations = activation_dtype(dtype, torch.device("cpu"))
+    activations = _activations(dtype)
+    # A value that every type holds; for others, some products would not exist.
+    value = 1 if dtype == torch.int8 else 0.5**7
     rows = min(shape[0], max(1, values // shape[1]))
     weights = [
-        torch.full((rows, shape[1]), 0.01, dtype=dtype)
+        torch.full((rows, shape[1]), value, dtype=dtype)
         for _ in range(max(1, values // (rows * shape[1])))
     ]
     products: dict[str, list[Product]] = {}
-    for name, make in PRODUCTS.items():
-        same = [product for weight in weights if (product := make(weight, None, activations))]
+    for name in PRODUCTS:
+        same = [product for weight in weights if (product := _make(name, weight))]
         with suppress(RuntimeError):  # oneDNN, for a type that this CPU cannot multiply
             for product in same[:1]:
                 product(torch.zeros(1, shape[1], dtype=activations))
@@ -213,7 +236,7 @@ def _measure(shape: torch.Size, dtype: torch.dtype, values: int, counts: list[in
     scale = 1e6 * shape[0] / rows / len(weights)
     times: Times = {name: [] for name in products}
     for tokens in counts:
-        x = torch.full((tokens, shape[1]), 0.01, dtype=activations)
+        x = torch.full((tokens, shape[1]), value, dtype=activations)
         for name, seconds in _least_seconds(products, x).items():
             times[name].append(round(seconds * scale, 2))
     return times
@@ -236,13 +259,13 @@ def _least_seconds(products: Mapping[str, list[Product]], x: Tensor) -> dict[str
 
 
 def _machine() -> str:
-    """Return what the times depend on: the CPU, torch and its number of threads."""
+    """Return what the times depend on: the CPU, torch, its number of threads, and the products."""
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     features = sorted(name for name, present in capabilities.items() if present is True)
     cpu = capabilities.get("cpu_name") or platform.processor() or platform.machine()
-    return (
-        f"{cpu}; {' '.join(features)}; torch {torch.__version__}; {torch.get_num_threads()} threads"
-    )
+    threads = f"{torch.get_num_threads()} threads"
+    facts = (cpu, " ".join(features), f"torch {torch.__version__}", threads, " ".join(PRODUCTS))
+    return "; ".join(map(str, facts))
 
 
 def _file() -> Path:

@@ -16,7 +16,7 @@ from engine.models.kernels import TOKENS, choose
 from engine.models.products import Product
 from engine.models.quantized import quantized_product
 from engine.models.weights.checkpoint import Checkpoint
-from engine.models.weights.matrix import Int8Matrix, Matrix
+from engine.models.weights.matrix import Matrix, RowLookup
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
@@ -51,7 +51,10 @@ class Linear:
     ) -> None:
         self._products: Sequence[Product]
         if not isinstance(weight, Tensor):
-            self._products = [partial(quantized_product, weight=weight, bias=bias)] * len(TOKENS)
+            product = quantized_product(
+                weight, bias, few_tokens=few_tokens, may_replace=may_replace
+            )
+            self._products = [product] * len(TOKENS)
         elif weight.device.type != "cpu":
             self._products = [partial(F.linear, weight=weight, bias=bias)] * len(TOKENS)
         else:
@@ -66,16 +69,14 @@ class Linear:
 class Embedding:
     """Looks up rows of `weight` [vocab, hidden], which may be shared with the output layer."""
 
-    def __init__(self, weight: Matrix) -> None:
-        # A checkpoint keeps no embedding in another form, because these give their rows.
-        assert isinstance(weight, Tensor | Int8Matrix)
-        self.weight = weight
+    def __init__(self, weight: Tensor | RowLookup) -> None:
+        self._weight = weight
 
     def __call__(self, token_ids: Tensor) -> Tensor:
         """Return the rows of `token_ids` [tokens]: [tokens, hidden], in the model's precision."""
-        if isinstance(self.weight, Int8Matrix):
-            return self.weight.rows(token_ids)
-        return F.embedding(token_ids, self.weight)
+        if isinstance(self._weight, Tensor):
+            return F.embedding(token_ids, self._weight)
+        return self._weight.rows(token_ids)
 
 
 class RMSNorm:

@@ -11,12 +11,18 @@ Which one is the fastest depends on the CPU, on the shape and on the number of t
                    would be written to memory and read again. The product is exact
     packed         oneDNN's product, which ships with torch and which torch.compile uses. It needs the
                    weights in a layout of its own, in which each core reads memory in order
+    half           FBGEMM's product, which ships with torch, too: the weights are kept as float16, in
+                   a layout of its own, and each is converted to float32 in a register where it is
+                   multiplied. Products of a few tokens are limited by reading the weights, and these
+                   are half of float32's. It is exact, and exists if float16 holds the weights, as
+                   those of a checkpoint in half precision, whatever the model's own
 
 Sources: tiles that fit in a cache are the idea of Goto and van de Geijn, Anatomy of High-Performance
 Matrix Multiplication, ACM TOMS 2008; the packed product is what `torch/_inductor/fx_passes/
-mkldnn_fusion.py` calls.
+mkldnn_fusion.py` calls. Khudia et al., FBGEMM, arXiv:2101.05615.
 """
 
+import math
 import platform
 import threading
 from collections.abc import Callable
@@ -49,6 +55,9 @@ _CAN_PACK = (
     and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
+HAS_FBGEMM = "fbgemm" in torch.backends.quantized.supported_engines
+_HALF_BITS = 15  # the largest weight is scaled to less than 2^15, and float16 ends at 2^16
+_SMALLEST_HALF = 2.0**-24
 
 _local = threading.local()
 
@@ -131,11 +140,64 @@ def packed(weight: Tensor, bias: Tensor | None, activations: torch.dtype) -> Pro
     return product
 
 
+def half(weight: Tensor, bias: Tensor | None, activations: torch.dtype) -> Product | None:
+    """Return the product with weights in float16, or None where FBGEMM or float16 lacks them.
+
+    bfloat16 has more exponents than float16. So the weights are multiplied by a power of two, by which
+    the result is divided. Values of less than 2^-32 of the largest may then be rounded, by 2^-39 of it
+    at most, whereas float32 rounds a product by 2^-24. The result does not refer to `weight`.
+    """
+    shift = _half_shift(weight) if HAS_FBGEMM else None
+    if shift is None:
+        return None
+    scale = 0.5**shift
+    kept = torch.ops.quantized.linear_prepack_fp16(weight.float() * 2.0**shift, None)
+    multiply, own_bias = torch.ops.quantized.linear_dynamic_fp16, None
+    if bias is not None:
+        own_bias = bias.float()
+
+    def product(x: Tensor) -> Tensor:
+        y: Tensor = multiply(x.float().contiguous(), kept)
+        if shift:
+            y.mul_(scale)
+        if own_bias is not None:
+            y.add_(own_bias)
+        return y.to(activations)
+
+    return product
+
+
+def fits_half(weight: Tensor) -> bool:
+    """Return whether float16 holds the weights, but for a power of two for the matrix."""
+    return _half_shift(weight) is not None
+
+
+def _half_shift(weight: Tensor) -> int | None:
+    """Return the power of two by which weights fit in float16, 0 if they do as they are, or None."""
+
+    def fits(part: Tensor, shift: int) -> bool:
+        wide = part.float() * 2.0**shift
+        rounding = float((wide.half().float() - wide).abs().max())
+        return rounding <= (_SMALLEST_HALF if shift else 0)
+
+    largest = float(weight.abs().max())
+    if largest == 0 or weight.dtype == torch.float16:
+        return 0
+    if not math.isfinite(largest):
+        return None
+    for shift in (0, _HALF_BITS - math.frexp(largest)[1]):
+        # The first rows decide for most matrices that do not fit.
+        if fits(weight[:8], shift) and fits(weight, shift):
+            return shift
+    return None
+
+
 PRODUCTS: dict[str, Callable[[Tensor, Tensor | None, torch.dtype], Product | None]] = {
     "linear": linear,
     "weights-first": weights_first,
     "tiles": tiles,
     "packed": packed,
+    "half": half,
 }
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from engine.core.compute.device import CPU, dtype_name
 from engine.models.weights.expert_tensors import ExpertTensor, split_experts
-from engine.models.weights.matrix import Int8Matrix, Matrix, Stored, equal
+from engine.models.weights.matrix import Int8Matrix, Matrix, RowLookup, Stored, equal
 from engine.models.weights.safetensors_file import DTYPES, StoredTensor, read_safetensors
 
 INDEX_FILE = "model.safetensors.index.json"
@@ -162,7 +162,7 @@ class Checkpoint:
         self._copy(name, stored, tensor)
         return tensor
 
-    def stored_rows(self, name: str) -> Tensor | None:
+    def stored_rows(self, name: str) -> Tensor | RowLookup | None:
         """Return a matrix as a view of the file's pages if it holds the values that `load` returns.
 
         A lookup reads the pages of a few rows, so the view is no second copy. It may have another type.
@@ -233,6 +233,12 @@ class Checkpoint:
             some = part.flatten()[:: max(1, part.numel() // _FINGERPRINT_VALUES)]
             self.fingerprint.update(some.float().cpu().numpy().tobytes())
         self.on_loaded(tensor.nbytes)
+
+    def load_embedding(self, name: str, rows: int, columns: int) -> Tensor | Int8Matrix:
+        """Load a matrix in a form in which rows can be looked up: [rows, columns]."""
+        matrix = self.load_matrix({name: rows}, columns)
+        assert isinstance(matrix, Tensor | Int8Matrix)
+        return matrix
 
     def load_lm_head(
         self, embedding: Tensor | Int8Matrix, *, tied: bool, name: str = "lm_head.weight"

@@ -27,6 +27,7 @@ Differs from llama.cpp, which computes with the blocks of the file and rounds ac
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -51,7 +52,14 @@ from engine.models.weights.gguf_architectures import (
 from engine.models.weights.gguf_blocks import READERS, read_groups
 from engine.models.weights.gguf_file import GGUFError, GGUFFile, TensorInfo
 from engine.models.weights.int4_matrix import ROWS, Int4Matrix, has_int4_kernel, int4_bytes
-from engine.models.weights.matrix import Int8Matrix, Matrix, MixedMatrix, Stored, has_int8_kernel
+from engine.models.weights.matrix import (
+    Int8Matrix,
+    Matrix,
+    MixedMatrix,
+    RowLookup,
+    Stored,
+    has_int8_kernel,
+)
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _CHUNK = 2**18  # values that are converted at once
@@ -165,9 +173,15 @@ class GGUFCheckpoint(Checkpoint):
             first += count
         self.file.release()
 
-    def stored_rows(self, name: str) -> Tensor | None:
-        """Return the matrix unless it is quantized; see `Checkpoint`."""
-        return None if _is_quantized(self._tensors[name]) else super().stored_rows(name)
+    def stored_rows(self, name: str) -> Tensor | RowLookup | None:
+        """Return the matrix as it is stored; see `Checkpoint`. Its rows are not rounded to int8."""
+        tensor = self._tensors[name]
+        if not _is_quantized(tensor):
+            return super().stored_rows(name)
+        if not self._becomes_int8(tensor):
+            return None
+        blocks = torch.frombuffer(tensor.data, dtype=torch.uint8).view(tensor.shape[0], -1)
+        return StoredRows(blocks, tensor.type, self.dtype)
 
     def get_tensor(self, name: str) -> Tensor:
         """Return the tensor `name` in transformers' layout, dequantized to float32 if necessary."""
@@ -221,6 +235,24 @@ class GGUFCheckpoint(Checkpoint):
             return None
         rows = torch.arange(tensor.shape[0])
         return rows.view(heads[projection], -1, 2).transpose(1, 2).flatten()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRows:
+    """A quantized matrix of which single rows are looked up in the file.
+
+    blocks  uint8 [rows, bytes], a view of the file's pages
+    type    of the blocks
+    dtype   the model's precision, in which rows are returned
+    """
+
+    blocks: Tensor
+    type: GGMLQuantizationType
+    dtype: torch.dtype
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Return these rows: [indices, columns]."""
+        return _dequantized(self.blocks[indices], self.type).to(self.dtype)
 
 
 def _rope_factors(name: str, tensor: TensorInfo) -> list[float]:

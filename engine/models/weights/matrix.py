@@ -7,7 +7,7 @@ Source: symmetric quantization per output channel, as of the weights in vLLM's `
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -84,6 +84,13 @@ class Int8Matrix:
     def dequantize(self) -> Tensor:
         """Return the whole matrix in `dtype`."""
         return (self.values * self.scales[:, None]).to(self.dtype)
+
+
+class RowLookup(Protocol):
+    """A matrix of which single rows can be read, as an embedding needs them."""
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Return these rows: [indices, columns], in the model's precision."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -69,9 +69,9 @@ class Fixture:
             kept = (
                 int4 and f"{name}.weight" in checkpoint and checkpoint.stays_int4(f"{name}.weight")
             )
-            if isinstance(module, (torch.nn.Linear, torch.nn.Embedding)) and not kept:
-                module.weight.data = _rounded(module.weight)
             if isinstance(module, torch.nn.Linear) and not kept:
+                # A new parameter: the embedding, which is tied, is looked up in the file.
+                module.weight = torch.nn.Parameter(_rounded(module.weight))
                 module.register_forward_pre_hook(lambda _, inputs: (_rounded(inputs[0]),))
         return model
 

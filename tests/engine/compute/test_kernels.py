@@ -14,7 +14,10 @@ from tests.engine.workloads import finish
 
 SMALL = torch.zeros(256, 256)
 ABSENT = [("float32", "tiles"), ("bfloat16", "tiles"), ("bfloat16", "weights-first")]
-NO_PACKING = [] if products._CAN_PACK else [("float32", "packed"), ("bfloat16", "packed")]
+FORMS = {"packed": products._CAN_PACK, "half": products.HAS_FBGEMM}
+ABSENT += [
+    (dtype, form) for form, has in FORMS.items() if not has for dtype in ("float32", "bfloat16")
+]
 LARGE = torch.zeros(1024, 1024)
 
 
@@ -44,7 +47,7 @@ def test_tokens_do_not_depend_on_the_product(name, dtype, monkeypatch):
         config = EngineConfig(token_budget=24, max_batch_size=3, max_kv_tokens=512)
         engine = Engine.load("bundled", config, dtype=dtype)
         used = set(engine.runner.describe()["kernels"].values())
-        assert used == {fixed} or (used == {"linear"} and (dtype, fixed) in ABSENT + NO_PACKING)
+        assert used == {fixed} or (used == {"linear"} and (dtype, fixed) in ABSENT)
         params = SamplingParams(max_tokens=12, temperature=0)
         prompts = ["Once upon a time", "What is 12 + 7?", "A fox", "There was a cat" * 9]
         requests = [engine.submit(prompt, params) for prompt in prompts]
@@ -94,6 +97,11 @@ def test_a_large_matrix_is_packed_only_as_a_whole(cache, monkeypatch):
     assert choose(SMALL, None, few_tokens=True).names == packed
     monkeypatch.setattr(kernels, "_table", kernels._Table())
     cache.unlink()
+    measured(monkeypatch, linear=10, packed=[10.9] + [5.0] * 8, half=[1.0] * 5 + [9.0] * 4)
+    assert choose(LARGE, None).names == ("half",) * len(TOKENS)
+    assert choose(LARGE + 1 / 3, None).names == packed  # float16 cannot hold it
+    monkeypatch.setattr(kernels, "_table", kernels._Table())
+    cache.unlink()
     measured(monkeypatch, linear=10, packed=[11.1] + [5.0] * 8)
     assert choose(LARGE, None).names == ("linear",) * len(TOKENS)
 
@@ -106,5 +114,5 @@ def test_what_this_machine_measures_is_finite_and_complete(cache):
 
 def test_an_unknown_product_is_rejected_with_its_name(monkeypatch):
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "fastest")
-    with pytest.raises(ConfigError, match=r"UNDERGLASS_KERNELS must be .*packed, got 'fastest'"):
+    with pytest.raises(ConfigError, match=r"UNDERGLASS_KERNELS must be .*half, got 'fastest'"):
         choose(SMALL, None)

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from engine.models import products, quantized
+from engine.models import integer_products, products
+from engine.models.kernels import ENVIRONMENT_VARIABLE
 from engine.models.layers import Embedding, Linear
 from engine.models.products import PRODUCTS
 from engine.models.weights.gguf_blocks import Groups
@@ -91,7 +92,8 @@ def test_every_product_gives_the_plain_one(name, stored, activations, bias, smal
     if product is None:
         assert name != "linear"
         return
-    exact_weights = name == "tiles" or stored == activations == torch.float32
+    exact_weights = stored == torch.float32 or name in ("tiles", "half")
+    exact_weights &= activations == torch.float32
     accuracy = 1e-5 if exact_weights else 4 * max(torch.finfo(t).eps for t in (stored, activations))
     for tokens in TOKENS:
         x = drawn(tokens, 24).to(activations)
@@ -107,14 +109,26 @@ def test_every_product_gives_the_plain_one(name, stored, activations, bias, smal
         assert torch.equal(x, before)
 
 
-SATURATES = quantized._saturates()
+def test_weights_that_float16_holds_but_for_a_power_of_two_are_exact():
+    held = 2.0 ** torch.arange(-20, 0)[:, None] * drawn(20, 32, dtype=torch.bfloat16).float()
+    for weight in (held, 1e9 * held.bfloat16(), 2.0**-40 * held, held.half(), torch.zeros(4, 32)):
+        product = PRODUCTS["half"](weight, None, torch.float32)
+        assert products.fits_half(weight)
+        assert product is None or torch.equal(product(torch.eye(32)), weight.float().t())
+    for weight in (drawn(20, 32), held / 3, held / 0):
+        assert PRODUCTS["half"](weight, None, torch.float32) is None
 
 
-@pytest.fixture(params=["exact", "split", "rounded"])
+SATURATES = integer_products._saturates()
+
+
+@pytest.fixture(params=["exact", "split", "rounded", "packed"])
 def kernel(request, monkeypatch):
-    """What machines with VNNI compute, older ones, and those without oneDNN."""
-    monkeypatch.setattr(quantized, "_saturates", lambda: request.param == "split")
-    monkeypatch.setattr(quantized, "HAS_ONEDNN", request.param != "rounded")
+    """What machines with VNNI compute, older ones, those without oneDNN, and FBGEMM."""
+    fixed = "packed" if request.param == "packed" else "linear"
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, fixed)
+    monkeypatch.setattr(integer_products, "_saturates", lambda: request.param == "split")
+    monkeypatch.setattr(integer_products, "HAS_ONEDNN", request.param != "rounded")
     return request.param
 
 
