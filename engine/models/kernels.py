@@ -8,9 +8,10 @@ timed when a model is loaded, which takes less than a second, and the times are 
     ~/.cache/underglass/kernels.json    machine -> weights and shape -> product -> microseconds for
                                         1, 2, 4, ... 256 tokens
 
-The choice is fixed while a model is loaded and, thanks to the file, from one run to the next. All
-candidates compute the same up to rounding. The environment variable UNDERGLASS_KERNELS fixes the choice
-instead: it names a product, which is used wherever it exists; elsewhere, it is `linear`.
+The choice is fixed while a model is loaded and, thanks to the file, from one run to the next. Times of
+a busy machine mislead, so they serve one process and are not kept. All candidates compute the same up to
+rounding. The environment variable UNDERGLASS_KERNELS fixes the choice instead: it names a product, which
+is used wherever it exists; elsewhere, it is `linear`.
 
 Two products keep the weights in a form of their own, `packed` and `half`. A small matrix may have such
 a copy beside its plain form. A large one has it only if that is faster for most numbers of tokens and
@@ -159,7 +160,8 @@ class _Table:
         key = _key(weight)
         if key not in self._times:
             self._times[key] = measure(weight.shape, weight.dtype)
-            self._save()
+            if _is_quiet():
+                self._save()
         return self._times[key]
 
     def _read(self) -> dict[str, dict[str, Times]]:
@@ -256,6 +258,11 @@ def _least_seconds(products: Mapping[str, list[Product]], x: Tensor) -> dict[str
                 product(x)
             least[name] = min(seconds, clock() - start)
     return least
+
+
+def _is_quiet() -> bool:
+    """Return whether a core was free in the last minute. Windows does not tell, and counts as quiet."""
+    return not hasattr(os, "getloadavg") or os.getloadavg()[0] < (os.cpu_count() or 1)
 
 
 def _machine() -> str:

@@ -27,6 +27,7 @@ def cache(monkeypatch, tmp_path):
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "measured")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(kernels, "_table", kernels._Table())
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 9.0, 9.0))
     return tmp_path / "underglass" / "kernels.json"
 
 
@@ -80,6 +81,15 @@ def test_a_damaged_file_is_measured_and_written_again(damage, cache, monkeypatch
     measured(monkeypatch, linear=5, packed=1)
     assert choose(SMALL, None).names == ("packed",) * len(TOKENS)
     assert "packed" in cache.read_text()
+
+
+def test_times_of_a_busy_machine_are_not_kept(cache, monkeypatch):
+    monkeypatch.setattr("os.getloadavg", lambda: (99.0, 0.0, 0.0))
+    measured(monkeypatch, linear=5, packed=1)
+    assert choose(SMALL, None).names == ("packed",) * len(TOKENS)
+    measured(monkeypatch, linear=1)
+    assert choose(SMALL, None).names[0] == "packed"  # within the process
+    assert not cache.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(cache, monkeypatch):
