@@ -1,8 +1,8 @@
 """The bundled model in a bare loop of plain torch: the least that decoding a fixed batch takes.
 
 It has no scheduler, no pages, no sampler but argmax and no event log; all sequences have the same
-length, and each has a contiguous KV cache. The engine's steps cannot be much faster, and what they are
-slower is the price of serving.
+length, and each has a contiguous KV cache. What the engine's steps are slower is the price of serving.
+They may be faster where the engine's matrix products are (`engine/models/kernels.py`).
 """
 
 import json

@@ -9,9 +9,9 @@ timed when a model is loaded, which takes less than a second, and the times are 
                                         1, 2, 4, ... 256 tokens
 
 The choice is fixed while a model is loaded and, thanks to the file, from one run to the next. Times of
-a busy machine mislead, so they serve one process and are not kept. All candidates compute the same up to
-rounding. The environment variable UNDERGLASS_KERNELS fixes the choice instead: it names a product, which
-is used wherever it exists; elsewhere, it is `linear`.
+a busy machine mislead, so they serve one process and are not kept. All candidates compute the same up
+to rounding. The environment variable UNDERGLASS_KERNELS fixes the choice instead: it names a product,
+which is used wherever it exists; elsewhere, it is `linear`.
 
 Two products keep the weights in a form of their own, `packed` and `half`. A small matrix may have such
 a copy beside its plain form. A large one has it only if that is faster for most numbers of tokens and
