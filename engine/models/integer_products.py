@@ -36,7 +36,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from engine.models.products import HAS_FBGEMM, HAS_ONEDNN, Product, tiled_product
+from engine.models.products import HAS_FBGEMM, HAS_ONEDNN, Product, packed_beside, tiled_product
 from engine.models.weights.matrix import LARGEST
 
 # With more tokens, torch's kernel for bfloat16 activations is slower than `tiled_product`. It reads
@@ -81,13 +81,15 @@ INTEGER_PRODUCTS: dict[str, Callable[[Tensor], Product | None]] = {
 
 
 def _packed(values: Tensor) -> Product:
-    ones = torch.ones(len(values), dtype=torch.double)
-    zeros = torch.zeros(len(values), dtype=torch.long)
-    with warnings.catch_warnings(action="ignore"):  # torch prefers to quantize a graph
+    def pack() -> object:
+        ones = torch.ones(len(values), dtype=torch.double)
+        zeros = torch.zeros(len(values), dtype=torch.long)
         quantized = torch._make_per_channel_quantized_tensor(values, ones, zeros, 0)
-    kept = torch.ops.quantized.linear_prepack(quantized, None)
+        return torch.ops.quantized.linear_prepack(quantized, None)
+
+    kept = packed_beside(pack, values.numel())
     multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    return lambda x: multiply(x, 1.0, _ZERO, kept)
+    return lambda x: multiply(x, 1.0, _ZERO, kept())
 
 
 def _rounded(x: Tensor, values: Tensor) -> Tensor:
@@ -108,7 +110,8 @@ def _saturates() -> bool:
 @functools.cache
 def _packed_is_exact() -> bool:
     try:
-        return _are_exact(lambda x, values: _packed(values)(x))
+        with warnings.catch_warnings(action="ignore"):  # torch says once that it prefers graphs
+            return _are_exact(lambda x, values: _packed(values)(x))
     except RuntimeError:  # an operation that this build of torch lacks
         return False
 

@@ -39,7 +39,7 @@ from torch import Tensor
 from engine.core.compute.device import activation_dtype, dtype_name
 from engine.core.config import ConfigError
 from engine.models.integer_products import INTEGER_PRODUCTS
-from engine.models.products import PRODUCTS, Product, fits_half
+from engine.models.products import PRODUCTS, Product
 
 ENVIRONMENT_VARIABLE = "UNDERGLASS_KERNELS"
 TOKENS = [
@@ -87,9 +87,12 @@ def choose(
 
     Raises ConfigError if the environment variable names no product.
     """
-    names = _names(weight, few_tokens=few_tokens, may_replace=may_replace)
-    made = {name: _make(name, weight, bias) for name in {"linear", *names}}
-    names = tuple(name if made[name] else "linear" for name in names)
+    made: dict[str, Product | None] = {}
+    names: tuple[str, ...] = ("linear",)
+    while not all(made.get(name) for name in names):
+        lacking = {name for name in made if made[name] is None}
+        names = _names(weight, lacking, few_tokens=few_tokens, may_replace=may_replace)
+        made |= {name: _make(name, weight, bias) for name in {*names} - made.keys()}
     for notes in _notes:
         notes[_key(weight)] = _summary(names)
     return Choice(tuple(product for name in names if (product := made[name])), names)
@@ -108,8 +111,10 @@ def _activations(weights: torch.dtype) -> torch.dtype:
     return torch.float32 if integers else activation_dtype(weights, torch.device("cpu"))
 
 
-def _names(weight: Tensor, *, few_tokens: bool, may_replace: bool) -> tuple[str, ...]:
-    """Return the name of the product for each of TOKENS."""
+def _names(
+    weight: Tensor, lacking: set[str], *, few_tokens: bool, may_replace: bool
+) -> tuple[str, ...]:
+    """Return the name of the product for each of TOKENS, of those that the matrix does not lack."""
     may_copy = weight.numel() <= _MAX_COPIED and not few_tokens
     fixed = os.environ.get(ENVIRONMENT_VARIABLE) or _MEASURED
     if fixed not in (_MEASURED, *PRODUCTS):
@@ -117,13 +122,11 @@ def _names(weight: Tensor, *, few_tokens: bool, may_replace: bool) -> tuple[str,
             f"{ENVIRONMENT_VARIABLE} must be {_MEASURED} or one of {', '.join(PRODUCTS)}, got {fixed!r}"
         )
     if fixed != _MEASURED:
-        usable = fixed not in _FORMS or may_copy or may_replace
+        usable = fixed not in lacking and (fixed not in _FORMS or may_copy or may_replace)
         return (fixed if usable else "linear",) * len(TOKENS)
     if weight.numel() < _FEW_VALUES:
         return ("linear",) * len(TOKENS)
-    times = _table.times(weight)
-    if "half" in times and not fits_half(weight):
-        times = {name: each for name, each in times.items() if name != "half"}
+    times = {name: each for name, each in _table.times(weight).items() if name not in lacking}
     plain = {name: each for name, each in times.items() if name not in _FORMS}
     names = _fastest(times if may_copy else plain)
     if may_copy or not may_replace:

@@ -113,8 +113,8 @@ def test_weights_that_float16_holds_but_for_a_power_of_two_are_exact():
     held = 2.0 ** torch.arange(-20, 0)[:, None] * drawn(20, 32, dtype=torch.bfloat16).float()
     for weight in (held, 1e9 * held.bfloat16(), 2.0**-40 * held, held.half(), torch.zeros(4, 32)):
         product = PRODUCTS["half"](weight, None, torch.float32)
-        assert products.fits_half(weight)
-        assert product is None or torch.equal(product(torch.eye(32)), weight.float().t())
+        if products.HAS_FBGEMM:
+            assert torch.equal(product(torch.eye(32)), weight.float().t())
     for weight in (drawn(20, 32), held / 3, held / 0):
         assert PRODUCTS["half"](weight, None, torch.float32) is None
 
