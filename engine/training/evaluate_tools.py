@@ -43,9 +43,12 @@ def cases(count: int) -> dict[str, list[Case]]:
     called = [_call(rng) for _ in range(count)]
     forced = [_call(rng) for _ in range(count)]
     return {
-        "tool or answer chosen, held-out functions": [
-            *(case._replace(right=_chosen) for case in called),
+        "a call or an answer, held-out functions": [
+            *(case._replace(right=_decided) for case in called),
             *(_no_call(rng, index) for index in range(count)),
+        ],
+        "the right function, of those that were not seen": [
+            case._replace(right=_chosen) for case in called
         ],
         "arguments right in held-out calls": called,
         "arguments right, call required": [_required(case) for case in forced],
@@ -106,7 +109,7 @@ def _no_call(rng: Random, index: int) -> Case:
         question = rng.choice(serving.WHAT_HELD_OUT).format(c=concept["names"][0])
     else:
         question = corpus.CHAT["talk" if kind == "talk" else "story chat"][1](rng)[0].question
-    return Case([_user(question)], None, _chosen, tools.offer(rng, None, new=True).schemas)
+    return Case([_user(question)], None, _decided, tools.offer(rng, None, new=True).schemas)
 
 
 def _required(case: Case) -> Case:
@@ -189,11 +192,14 @@ def calls_in(text: str) -> list[Any]:
     return found
 
 
+def _decided(expected: Any, text: str) -> tuple[int, int]:
+    """Whether there is a call if one is needed, and only then."""
+    return int(("<tool_call>" in text) == bool(expected)), 1
+
+
 def _chosen(expected: Any, text: str) -> tuple[int, int]:
-    """Whether the right function is called, or none where none is needed."""
-    names = [call and call.get("name") for call in calls_in(text)]
-    wanted = [expected["name"]] if expected else []
-    return int(names == wanted and ("<tool_call>" in text) == bool(wanted)), 1
+    """Whether the right function is called, once, whatever its arguments."""
+    return int([call and call.get("name") for call in calls_in(text)] == [expected["name"]]), 1
 
 
 def _same_call(expected: Any, text: str) -> tuple[int, int]:

@@ -73,7 +73,7 @@ class Shape:
     head_size: int
 
 
-BUNDLED = Shape(6, 393_216, 294_912, heads=6, kv_heads=2, head_size=32)
+BUNDLED = Shape(6, 393_216, 393_216, heads=6, kv_heads=2, head_size=32)
 LLAMA_2_7B = Shape(32, 202_375_168, 131_072_000, heads=32, kv_heads=32, head_size=128)
 
 

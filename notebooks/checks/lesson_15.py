@@ -26,8 +26,8 @@ ANSWERS = {
         {
             2: "The text has two fields to fill in. But a token is not a character: many texts can be "
             "cut into tokens in several ways.",
-            16: "Those are the tokens without a choice.",
-            26: "A mask is not advice: it leaves only what fits, and often that is one token.",
+            4: "Those are the tokens without a choice.",
+            14: "A mask is not advice: it leaves only what fits, and often that is one token.",
         },
         source="The automaton",
     ),

@@ -113,7 +113,7 @@ SAMPLED = {
     "cuts": dict(seed=6, top_k=20, top_p=0.9, min_p=0.01),
     "penalties": dict(seed=7, repetition_penalty=1.3, presence_penalty=0.5, frequency_penalty=0.5),
     "bias": dict(seed=8, logit_bias={3: 2.0, 50: -100}),
-    "samples": dict(seed=9, n=3),
+    "samples": dict(seed=11, n=3),
     "bans": dict(seed=10, allowed_token_ids=[*range(20, 60)], bad_words=["0", "12", "21", "345"]),
 }
 

@@ -112,7 +112,7 @@ CASES = {
     "log-probabilities": (
         EngineConfig(token_budget=16),
         [
-            (STORY, SamplingParams(max_tokens=4, logprobs=1536, prompt_logprobs=5)),
+            (STORY, SamplingParams(max_tokens=4, logprobs=2048, prompt_logprobs=5)),
             (PROMPTS[1], SamplingParams(max_tokens=6, logprobs=3, logit_bias={300: 4.0, 12: -100})),
         ],
     ),

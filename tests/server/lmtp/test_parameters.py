@@ -41,12 +41,12 @@ def test_a_field_reaches_the_engine():
     def sampling(**fields: Any) -> dict[str, Any]:
         call = parse_call("GENERATE", json.dumps({"stream_id": 1, "prompt": [1]} | fields))
         assert isinstance(call, GenerateCall)
-        return json.loads(msgspec.json.encode(call.sampling(vocab_size=1536, room=99)))
+        return json.loads(msgspec.json.encode(call.sampling(vocab_size=2048, room=99)))
 
     for name, (value, expected) in [*same.items(), *others.items()]:
         more = {"max_tokens": 16} if name == "min_tokens" else {}
         assert sampling(**more | {name: value}) == sampling() | more | expected, name
-    assert sampling(logit_bias={"20": 1, "1536": 1})["logit_bias"] == {"20": 1}
+    assert sampling(logit_bias={"20": 1, "2048": 1})["logit_bias"] == {"20": 1}
 
 
 async def test_the_tokens_and_their_logprobs_are_those_of_the_engine(url, engine):

@@ -57,7 +57,7 @@ export function text(message: string, values: Record<string, number | string>) {
 }
 
 /**
- * "the model wanted "The"; 5 of 1,536 allowed, 3%": what a grammar left to choose from.
+ * "the model wanted "The"; 5 of 2,048 allowed, 3%": what a grammar left to choose from.
  *
  * @param vocab number of tokens in the vocabulary, if the log has it
  */
