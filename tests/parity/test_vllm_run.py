@@ -14,8 +14,7 @@ from tests.parity.recorded_steps import read_recording, steps_of
 from tests.recorders.scenarios import RECORDINGS
 
 
-# "tight" and "shared_prefix" were recorded with earlier weights; `tests/sources` replays their tokens.
-@pytest.mark.parametrize("name", ["calm"])
+@pytest.mark.parametrize("name", ["calm", "tight", "shared_prefix"])
 def test_decisions_and_tokens_are_those_of_a_whole_vllm(name: str) -> None:
     log = read_recording(RECORDINGS / f"vllm_{name}.jsonl.gz")
     asks, step = dict[int, Ask](), 0

@@ -340,7 +340,7 @@ def test_each_question_has_the_answer_of_the_log(file):
 
 def test_a_step_of_a_real_vllm_a_log_of_the_gallery_and_a_part_of_a_label():
     done = invoke("why", str(VLLM), "Ivo", "--step", "88")
-    assert done.stdout.startswith("Step 88: Ivo (r9) waits behind Hal (r8)")
+    assert done.stdout.startswith("Step 88: Ivo (r9) waits behind Gus (r7)")
     expect = invoke("why", str(VLLM), "Ivo").stdout
     assert invoke("why", "vllm_tight", "Ivo").stdout == expect
     assert invoke("why", "vllm_tight", "Iv").stdout == expect
