@@ -60,6 +60,7 @@ _CAN_PACK = (
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
 HAS_FBGEMM = "fbgemm" in torch.backends.quantized.supported_engines
+_fbgemm = torch.ops.quantized
 _HALF_BITS = 15  # the largest weight is scaled to less than 2^15, and float16 ends at 2^16
 _LARGEST_SHIFT = 100  # 2^100 is a float32, whatever it multiplies
 _TOO_FINE = 0x1FFF  # the bits of float32's 23 that float16 lacks
@@ -157,17 +158,15 @@ def half(weight: Tensor, bias: Tensor | None, activations: torch.dtype) -> Produ
     shift = _half_shift(weight) if HAS_FBGEMM else None
     if shift is None:
         return None
-    prepack, multiply = (
-        torch.ops.quantized.linear_prepack_fp16,
-        torch.ops.quantized.linear_dynamic_fp16,
-    )
-    kept = packed_beside(lambda: prepack(weight.float() * 2.0**shift, None), weight.numel())
-    scale, own_bias = 0.5**shift, None if bias is None else bias.float()
+    scale = 2.0**shift
+    pack, multiply = _fbgemm.linear_prepack_fp16, _fbgemm.linear_dynamic_fp16
+    kept = packed_beside(lambda: pack(weight.float() * scale, None), weight.numel())
+    own_bias = None if bias is None else bias.float()
 
     def product(x: Tensor) -> Tensor:
         y: Tensor = multiply(x.float().contiguous(), kept())
         if shift:
-            y.mul_(scale)
+            y.div_(scale)
         if own_bias is not None:
             y.add_(own_bias)
         return y.to(activations)

@@ -28,7 +28,7 @@ const CHAT: Suggestions = [
   ["What can you do?"],
   ["What is a KV cache?"],
   ["Why is decode slower than prefill?"],
-  // 20 tokens as a chat: more than a block of 16, and three fit into a step of 64.
+  // 18 tokens as a chat: more than a block of 16, and three fit into a step of 64.
   ["What does the engine do with a request when the memory is full?"],
   ["What is 17 + 25?"],
   ["Tell me a story about a fox."],

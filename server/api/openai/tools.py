@@ -47,7 +47,7 @@ ToolChoice = Literal["none", "auto", "required", "function"]
 
 # The number of calls that `required` always allows, however few functions there are. It is enough for
 # OpenAI's example, the weather in three cities, and few enough for the default of --chat-max-tokens:
-# the bundled model writes about 64 tokens for a call of a function with two arguments.
+# the bundled model writes about 30 tokens for a call of a function with two arguments.
 LEAST_CALLS = 3
 
 _NO_POINTER = re.compile(r"[^A-Za-z0-9_.-]")  # characters with a meaning in "#/$defs/..."
