@@ -182,21 +182,22 @@ async def test_many_streams_get_what_they_gained_in_one_write_and_a_handful_each
 
 
 async def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(monkeypatch):
-    monkeypatch.setattr(request_stream, "MIN_REST", 0)
+    for name in ("SECONDS_PER_STREAM", "MAX_REST"):  # the test ends the rest, no timer does
+        monkeypatch.setattr(request_stream, name, 3600)
 
     one = generation()
     handed_over = [OutputDelta(0, at=2, ids=[2])]
 
     def look() -> None:
-        while handed_over:
-            one.put(handed_over.pop())
-            pacer.add([one])
+        one.put(handed_over.pop())
+        pacer.add([one])
 
     pacer = StreamPacer(look)
     reader = asyncio.create_task(taken(one))
     await asyncio.sleep(0)
     await write(pacer, [one], range(2), last=9)
-    while handed_over or one._deltas:  # no step comes to push it out
+    pacer._end_rest()
+    while one._deltas:  # no step comes to push it out
         await asyncio.sleep(0)
     one.put(OutputDelta(0, at=3, finish_reason="length"))
     assert [token for turn in await reader for token in turn] == [0, 1, 2]
