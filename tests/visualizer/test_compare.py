@@ -286,7 +286,7 @@ def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log):
     same = compare(noisy(log, 1), noisy(log, 2))
     assert 0 < same.facts["end_noise"]["share"] < 0.05
     verdicts = {name: better for name, *_, better in same.facts["totals"]}
-    assert verdicts["time, ms"] == verdicts["TTFT p50, ms"] == "noise"
+    assert verdicts["busy time, ms"] == verdicts["TTFT p50, ms"] == "noise"
     assert not {"a", "b"} & set(verdicts.values())
     other = compare(noisy(log, 1), noisy(storytellers(max_kv_tokens=400), 2))
     assert {name: better for name, *_, better in other.facts["totals"]}["TTFT max, ms"] == "b"
@@ -299,19 +299,48 @@ def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(
     for comparison in (early, machines):
         assert comparison.facts["end_noise"]["share"] is None
         assert comparison.note
-        times = [better for name, *_, better in comparison.facts["totals"] if name.endswith("ms")]
-        assert not {"a", "b"} & set(times)
+        times = {
+            better
+            for name, a, b, _, better in comparison.facts["totals"]
+            if "ms" in name and a != b
+        }
+        assert times == {"unknown"}, "which is another word than noise"
     # A count is exact on any machine.
     assert {name: better for name, *_, better in machines.facts["totals"]}["preemptions"] == "b"
     # Simulated runs are exact, so the better value is named.
     comparison = compare(log, storytellers(max_kv_tokens=400))
     assert comparison.note is None
     for name, a, b, *_, better in comparison.facts["totals"]:
-        if name in ("TTFT p50, ms", "ITL p99, ms", "time, ms", "preemptions") and a != b:
+        if name in ("TTFT p50, ms", "ITL p99, ms", "busy time, ms", "preemptions") and a != b:
             assert better == ("a" if a < b else "b")
         if name in ("throughput, tokens/s", "tokens found in the cache") and a != b:
             assert better == ("a" if a > b else "b")
         assert better == "" or name not in ("steps", "output tokens")
+
+
+def held(log: EventLog, step: int, us: int) -> EventLog:
+    """Return the log of the same run, whose engine was paused for `us` before a step."""
+    late, now, other = 0, 0, EventLog()
+    for event in copy.deepcopy(list(log)):
+        if isinstance(event, v.StepStarted) and event.step == step:
+            other.append(v.EnginePaused({"at": now}))
+            other.append(v.EngineResumed({"at": now + us}))
+            late = us
+        t = getattr(event, "t", {})
+        for name in t.keys() & {"at", "start", "scheduled", "end"}:
+            t[name] += late
+        now = t.get("end", now)
+        other.append(event)
+    return other
+
+
+def test_a_pause_is_shown_and_not_counted(log):
+    comparison = compare(log, held(log, 20, 12_800_000))
+    change = comparison.totals.change
+    assert change.pop("paused or idle, ms") == pytest.approx(12_800)
+    assert change.abs().max() == pytest.approx(0)
+    assert comparison.requests.filter(like="_change").abs().max(axis=None) == pytest.approx(0)
+    assert "paused or idle, ms" not in compare(log, log).totals.index
 
 
 def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log):

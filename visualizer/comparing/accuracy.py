@@ -31,9 +31,11 @@ class Accuracy(NamedTuple):
     words: str | None = None
 
     def is_noise(self, measure: str, a: float, b: float) -> bool:
-        """Return whether two times in ms are too close to tell apart. `measure` is a key of `ms`."""
-        if self.share is None:
-            return True
+        """Return whether two times in ms are too close to tell apart. `measure` is a key of `ms`.
+
+        `share` must be known.
+        """
+        assert self.share is not None
         share = self.share if measure == "e2e" else self.step_share
         return abs(a - b) <= share * max(abs(a), abs(b)) + self.ms.get(measure, 0.0)
 

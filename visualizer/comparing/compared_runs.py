@@ -14,10 +14,13 @@ Times of two measured runs vary; `accuracy.py` says how large a difference must 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
+from engine.simulation.latencies import US_PER_MS, PausedTime
 from visualizer import read
 from visualizer.comparing.accuracy import accuracy
 from visualizer.comparing.compared import Compared
@@ -25,7 +28,7 @@ from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.differences import differing_steps, first_difference, pair
 from visualizer.comparing.engines import engines_note, is_foreign
 from visualizer.comparing.inputs import input_changes
-from visualizer.comparing.run_totals import ADOPTED, is_better, run_totals
+from visualizer.comparing.run_totals import ADOPTED, HELD, is_better, run_totals
 from visualizer.comparing.same_machine import fit_record, fitted, model_errors, retime
 from visualizer.logs import (
     AXES,
@@ -159,7 +162,7 @@ class ComparedRuns(Compared):
 
     @cached_property
     def _rows(self) -> tuple[dict[int, RequestRow], dict[int, RequestRow]]:
-        a, b = ({row.request: row for row in read(log).request_rows} for log in self.logs)
+        a, b = ({row.request: row for row in _unpaused_rows(log)} for log in self.logs)
         return a, b
 
     @property
@@ -194,7 +197,9 @@ class ComparedRuns(Compared):
             for log, rows in zip(self.logs, self._rows, strict=True)
         )
         # A percentile is left out if one of the runs has too few values for it.
-        names = [name for name in a if name in b and (name != ADOPTED or a[name] or b[name])]
+        names = [
+            name for name in a if name in b and (name not in (ADOPTED, HELD) or a[name] or b[name])
+        ]
         return {name: (a[name], b[name]) for name in names}
 
     @property
@@ -272,6 +277,24 @@ def compare_logs(
     if isinstance(one, EventLog) and isinstance(two, EventLog):
         return ComparedRuns(one, two, names, axis=axis)
     return ComparedClusters(one, two, names)
+
+
+def _unpaused_rows(log: EventLog) -> list[RequestRow]:
+    """Return `request_rows`, whose `e2e_ms` leave out the time in which the engine was paused, too."""
+    paused, rows = PausedTime(), read(log).request_rows
+    for event in log:
+        paused.note(event)
+    if not paused.intervals:
+        return rows
+    unpaused = []
+    for row in rows:
+        e2e, begin = row.e2e_ms, row.arrived_ms
+        if e2e is not None and begin is not None:
+            held = paused.between(*(round(ms * US_PER_MS) for ms in (begin, begin + e2e)))
+            unpaused.append(msgspec.structs.replace(row, e2e_ms=e2e - held / US_PER_MS))
+        else:
+            unpaused.append(row)
+    return unpaused
 
 
 def _changed_settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:

@@ -13,6 +13,8 @@ from visualizer.logs import settings_of
 from visualizer.reading.rows import RequestRow
 
 US_PER_S = 1_000_000
+US_PER_MS = 1000
+HELD = "paused or idle, ms"
 ADOPTED = "tokens adopted from other replicas"
 
 # The fact that a foreign log must have for a measure; without it, the value is None.
@@ -26,14 +28,17 @@ _FACTS: dict[str, Fact] = {
 
 # Measures whose smaller value is better, and those whose larger value is. No value of another measure
 # is better.
-_SMALLER = ("TTFT", "ITL", "time, ms", "preemptions", "tokens computed twice")
+_SMALLER = ("TTFT", "ITL", "busy time, ms", "preemptions", "tokens computed twice")
 _LARGER = ("throughput", "tokens found in the cache")
 
 
 def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float | None]:
-    """Return the measures of a run by name. `requests` is `read(log).request_rows`."""
-    finished = [event for event in log.of(v.StepFinished) if "start" in event.t]
-    seconds = (finished[-1].t["end"] - finished[0].t["start"]) / US_PER_S if finished else 0.0
+    """Return the measures of a run by name. `requests` is `read(log).request_rows`.
+
+    Times count only while a step ran: a run that was paused or had nothing to do is not a slow one.
+    """
+    busy, whole = busy_us(log)
+    seconds = busy / US_PER_S
     output = sum(row.output_tokens for row in requests)
     ttft = [row.ttft_ms for row in requests if row.ttft_ms is not None]
     itl = [row.itl_ms for row in requests if row.itl_ms is not None]
@@ -42,7 +47,8 @@ def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float
     cached_blocks = sum(len(event.blocks) for event in log.of(v.Admitted))
     adopted_blocks = sum(len(event.blocks) for event in log.of(v.PrefixAdopted))
     totals: dict[str, float | None] = {
-        "time, ms": seconds * 1000 if seconds else None,
+        "busy time, ms": busy / US_PER_MS if busy else None,
+        HELD: (whole - busy) / US_PER_MS,
         "throughput, tokens/s": output / seconds if seconds else None,
         "mean TTFT, ms": fmean(ttft) if ttft else None,
         **(percentiles("TTFT", ttft) if ttft else {}),
@@ -59,6 +65,19 @@ def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float
     return totals | dict.fromkeys(lacked)
 
 
+def busy_us(log: EventLog) -> tuple[int, int]:
+    """Return the time in which steps ran, and that from the first step to the last one's end, in us.
+
+    Asynchronous steps overlap, and an instant at which two of them ran counts once.
+    """
+    times = [event.t for event in log.of(v.StepFinished) if "start" in event.t]
+    busy, now = 0, 0
+    for t in times:
+        busy += max(0, t["end"] - max(t["start"], now))
+        now = max(now, t["end"])
+    return busy, now - times[0]["start"] if times else 0
+
+
 def _computed_twice(log: EventLog) -> int:
     """Return how many tokens were computed again because a preemption had freed their blocks."""
     computed: dict[int, int] = {}  # request -> the most tokens computed so far
@@ -73,12 +92,16 @@ def _computed_twice(log: EventLog) -> int:
 
 
 def is_better(name: str, a: float | None, b: float | None, times: Accuracy) -> str:
-    """Return the run with the better measure, "a" or "b", "noise" if too close to tell, or ""."""
+    """Return the run with the better measure, "a" or "b", or "".
+
+    A time without a better run is "noise" if the two are too close to tell apart, and "unknown" if
+    nothing says how much the times vary.
+    """
     if a is None or b is None or a == b or not name.startswith((*_SMALLER, *_LARGER, "mean ")):
         return ""
-    is_time = name.endswith((", ms", "tokens/s"))
-    if is_time and times.is_noise(
-        "itl" if "ITL" in name else "ttft" if "TTFT" in name else "e2e", a, b
-    ):
-        return "noise"
+    if name.endswith((", ms", "tokens/s")):
+        if times.share is None:
+            return "unknown"
+        if times.is_noise("itl" if "ITL" in name else "ttft" if "TTFT" in name else "e2e", a, b):
+            return "noise"
     return "b" if (b < a) != name.startswith(_LARGER) else "a"

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { partners, stepAtTime, stepFor } from "../src/compare/alignment.ts";
+import { partners, stepFor } from "../src/compare/alignment.ts";
 import { change, figure } from "../src/compare/compare_tables.ts";
 import { ghostLayout } from "../src/compare/ghost_layout.ts";
 import { drawGhost, shadesOf } from "../src/compare/ghost_picture.ts";
-import { gapWords, ghostRows, isNoise, shownRows } from "../src/compare/ghost_rows.ts";
+import { doubtOf, gapWords, ghostRows, shownRows } from "../src/compare/ghost_rows.ts";
 import { headline } from "../src/compare/headline.ts";
 import { miniGrid } from "../src/drawing/mini_map.ts";
 import { THEMES } from "../src/drawing/palette.ts";
@@ -69,13 +69,16 @@ test("requests of one run alone have a row, and renumbered ones are paired", () 
 
 test("a gap within the noise is not one; steps are exact", () => {
   const ends = [100_000, 104_000];
-  assert.equal(isNoise(ends, { share: 0.05, ms: 0 }, "time"), true);
-  assert.equal(isNoise(ends, { share: 0.03, ms: 0 }, "time"), false);
-  assert.equal(isNoise(ends, { share: 0, ms: 5 }, "time"), true);
-  assert.equal(isNoise(ends, { share: null, ms: 0 }, "time"), true);
-  assert.equal(isNoise(ends, { share: null, ms: 0 }, "steps"), false);
+  assert.equal(doubtOf(ends, { share: 0.05, ms: 0 }, "time"), "noise");
+  assert.equal(doubtOf(ends, { share: 0.03, ms: 0 }, "time"), null);
+  assert.equal(doubtOf(ends, { share: 0, ms: 5 }, "time"), "noise");
+  assert.equal(doubtOf(ends, { share: null, ms: 0 }, "time"), "unknown");
+  assert.equal(doubtOf(ends, { share: null, ms: 0 }, "steps"), null);
   const runs = [run({ 1: 100 }), run({ 1: 102 })];
   assert.deepEqual(statesOf(rowsOf(runs, { end_noise: { share: 0.05, ms: 0 } })), ["noise"]);
+  const [unknown] = rowsOf(runs, { end_noise: { share: null, ms: 0 } });
+  assert.equal(unknown.state, "unknown");
+  assert.equal(gapWords(unknown, "time", ["A", "B"]), "? 0.02 ms later");
 });
 
 test("twenty rows are in order of arrival; of more, the largest gaps come first", () => {
@@ -101,7 +104,16 @@ test("the headline has the change, the fork, and how B ends", () => {
     assert.ok(text.includes(fact), fact);
   assert.match(text, /57 ms sooner\.$/);
   assert.match(textOf({}, [50, 52], "steps"), /2 steps later\.$/);
-  assert.match(textOf({ end_noise: { share: 0.1, ms: 0 } }, [820_000, 763_000]), /noise\.$/);
+  assert.match(
+    textOf({ end_noise: { share: 0.1, ms: 0 } }, [820_000, 763_000]),
+    /within the noise\.$/,
+  );
+  const unknown = textOf({ end_noise: { share: null, ms: 0 } }, [820_000, 763_000]);
+  assert.match(unknown, /unknown/);
+  assert.doesNotMatch(unknown, /within the noise/);
+  const held = { totals: [["paused or idle, ms", 12_800, 0]] };
+  assert.match(textOf(held, [820_000, 763_000]), /57 ms sooner\. .*12\.8 s in A, 0 ms in B\.$/);
+  assert.match(textOf(held, [50, 52], "steps"), /2 steps later\.$/);
   assert.match(textOf({ names: ["x", "y"] }, [1, 1]), /^x or y\? .* y .*same time\.$/);
   const none = headline(factsOf({ difference: null, verdict: "No decision differs." }), {}, [], "");
   assert.deepEqual(none, [{ text: "No decision differs." }]);
@@ -141,6 +153,7 @@ test("B is drawn from the fork on, below A's lanes, and the gap is shaded", () =
     names: ["A", "B"],
     fork: 19,
     ends: [axis.to, axis.to],
+    breaks: [[{ place: axis.to / 2, length: axis.to }], []],
     selected: -1,
     narrow: false,
   });
@@ -159,6 +172,11 @@ test("B is drawn from the fork on, below A's lanes, and the gap is shaded", () =
   assert.ok(Math.abs(shades[0].width - 10_000 * scale.per) < 1e-6);
   const words = marks.filter(({ kind }) => kind === "text").map(({ text }) => text);
   assert.ok(words.includes("10 ms sooner"));
+  const middle = scale.at(axis.to / 2);
+  const isSlanted = ([[x1, y1], [x2, y2]]) =>
+    y1 - y2 === 12 && Math.abs((x1 + x2) / 2 - middle) < 3;
+  const strokes = marks.filter(({ kind, points }) => kind === "line" && isSlanted(points));
+  assert.equal(strokes.length, 2, "where A was paused");
   assert.ok(words.some((text) => text.includes("18 steps")));
 });
 
@@ -173,26 +191,18 @@ test("partners, and the step that corresponds", () => {
     [1, null, null],
   ];
   for (const [side, id, other] of found) assert.equal(partnerOf(side, id), other);
-  const runOf = (steps, took) => {
-    const end = Float64Array.from({ length: steps }, (_, i) => (i + 1) * took);
-    return { firstStep: 1, lastStep: steps, stepCount: steps, measures: { end } };
-  };
-  const [a, b] = [runOf(10, 10), runOf(20, 20)];
-  assert.equal(stepFor(b, a, 7, 3, true), 3); // ends at 70, b's step 3 at 60
-  assert.equal(stepFor(a, b, 4, 3, true), 8);
-  assert.equal(stepFor(b, a, 3, 3, true), 3, "the fork is the same step in both");
-  assert.equal(stepFor(b, a, 7, 3, false), 7);
-  assert.equal(stepFor(a, b, 15, 3, false), 10, "the shorter run stays at its end");
-});
-
-test("a time between steps, before the first, and steps without an end", () => {
-  const end = Float64Array.from([10, 20, 30, 40, NaN]);
-  const some = { firstStep: 1, lastStep: 5, stepCount: 5, measures: { end } };
-  assert.deepEqual(
-    [0, 9, 10, 39, 40, 1000].map((time) => stepAtTime(some, time, 99)),
-    [1, 1, 1, 3, 4, 4],
-  );
-  assert.equal(stepAtTime(some, NaN, 99), 99);
+  const runOf = (lastStep, took, kind = "time") => [
+    { firstStep: 1, lastStep },
+    { kind, end: (step) => step * took },
+  ];
+  const [[a, slow], [b, slower]] = [runOf(10, 10), runOf(20, 20)];
+  assert.equal(stepFor(b, [slower, slow], 7, 3), 3); // ends at 70, b's step 3 at 60
+  assert.equal(stepFor(a, [slow, slower], 4, 3), 8);
+  assert.equal(stepFor(b, [slower, slow], 3, 3), 3, "the fork is the same step in both");
+  const bySteps = [runOf(10, 1, "steps")[1], runOf(20, 1, "steps")[1]];
+  assert.equal(stepFor(b, bySteps, 7, 3), 7);
+  assert.equal(stepFor(a, bySteps, 15, 3), 10, "the shorter run stays at its end");
+  assert.equal(stepFor(b, [{ kind: "time", end: () => 99 }, slow], 4, 3), 1, "none had ended");
 });
 
 test("small maps of two runs have cells of one size", () => {

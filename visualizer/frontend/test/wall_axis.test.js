@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { clampView, revealStep, timeScale, wholeView, zoomView } from "../src/drawing/time_axis.ts";
-import { originOf, timeTicks, wallAxis } from "../src/drawing/wall_axis.ts";
+import { busyAxis, originOf, timeTicks, wallAxis } from "../src/drawing/wall_axis.ts";
 
 /** A run with steps of given durations in us, and pauses before some of them. */
 function run(took, { pauses = {}, began = 0, firstStep = 1 } = {}) {
@@ -34,6 +34,22 @@ test("a time belongs to its step, and in a pause to the step before it", () => {
     [-5, 0, 9, 10, 39, 60, 79, 80, 99, 1e9].map((place) => axis.stepAt(place)),
     [1, 1, 1, 2, 2, 2, 2, 3, 3, 3],
   );
+});
+
+test("busy time leaves out a pause, and says where and how long it was", () => {
+  const model = run([10, 30, 20], { pauses: { 2: 40 }, began: 5000 });
+  const axis = busyAxis(model);
+  assert.deepEqual([axis.from, axis.to, axis.begin(3), axis.end(3)], [0, 60, 40, 60]);
+  assert.deepEqual(axis.breaks, [{ place: 40, length: 40 }]);
+  assert.deepEqual(
+    [0, 9, 10, 39, 40, 59, 99].map((place) => axis.stepAt(place)),
+    [1, 1, 2, 2, 3, 3, 3],
+  );
+  // A request that arrives in the pause arrives where it begins.
+  assert.deepEqual([5005, 5050, 5079, 5085].map(axis.moment), [5, 40, 40, 45]);
+  const overlapping = run([10, 30]);
+  overlapping.measures.start[1] = 5;
+  assert.deepEqual([busyAxis(overlapping).to, busyAxis(overlapping).breaks], [40, []]);
 });
 
 test("time counts from the first step of a run; a window keeps the engine's clock", () => {

@@ -1,6 +1,7 @@
 /** Which requests, steps and times of two runs correspond. Pure functions. */
 
-import { originOf } from "../drawing/wall_axis.ts";
+import type { Axis } from "../drawing/time_axis.ts";
+import { firstWhere } from "../model/columns.ts";
 import type { Model } from "../model/model.ts";
 import type { Facts } from "./compare.ts";
 
@@ -21,38 +22,21 @@ export function partners({
   return (side, id) => (id == null || alone[1 - side].has(id) ? null : (maps[side].get(id) ?? id));
 }
 
-/** The end of a step in us since its run began; NaN if the log has no times. */
-export function timeOf(model: Model, step: number) {
-  return model.measures.end[step - model.firstStep] - originOf(model);
-}
-
-/** The last step that had ended at a time, or the first step; `otherwise` if the log has no times. */
-export function stepAtTime(model: Model, time: number, otherwise: number) {
-  const { end } = model.measures;
-  const origin = originOf(model);
-  if (!(time >= 0)) return otherwise;
-  let [low, high] = [0, model.stepCount - 1];
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
-    // A step that has not ended has no time; it comes after all steps that have.
-    if (end[middle] - origin <= time) low = middle;
-    else high = middle - 1;
-  }
-  return model.firstStep + low;
-}
-
 /**
  * The step of one run that corresponds to `step` of the other: the same step up to the fork, where both decided
- * alike, and by time after it.
+ * alike, and on axes of time the last one that had ended then. `axes` has that of `model`, then that of the other run.
  */
 export function stepFor(
-  model: Model,
-  other: Model,
+  { firstStep, lastStep }: Pick<Model, "firstStep" | "lastStep">,
+  [axis, other]: Axis[],
   step: number,
   fork: number | null | undefined,
-  byTime: boolean,
 ) {
-  const same = Math.min(Math.max(step, model.firstStep), model.lastStep);
-  if (!byTime || fork == null || step <= fork) return same;
-  return stepAtTime(model, timeOf(other, step), same);
+  if (axis.kind === "steps" || fork == null || step <= fork)
+    return Math.min(Math.max(step, firstStep), lastStep);
+  const time = other.end(step);
+  return (
+    firstStep +
+    Math.max(0, firstWhere(lastStep - firstStep + 1, (i) => axis.end(firstStep + i) > time) - 1)
+  );
 }

@@ -39,7 +39,7 @@ export interface Facts {
   paired: number; // requests that both runs have
 }
 
-/** better: "a", "b" or "noise" */
+/** better: "a", "b", "noise", "unknown" (how much the times vary) or "" */
 type Total = [
   name: string,
   a: number | null,
@@ -242,8 +242,8 @@ export class ComparisonPage extends Shell {
     const fork = facts.difference?.step;
     if (what !== "both") {
       const other = leader !== side;
-      const byTime = this.ghost.kind === "time";
-      const at = other ? stepFor(models[side], models[leader], from.step, fork, byTime) : from.step;
+      const axes = [side, leader].map((one) => this.ghost.axes[one]);
+      const at = other ? stepFor(models[side], axes, from.step, fork) : from.step;
       const chosen = other ? this.partnerOf(side, from.selected) : from.selected;
       to.goTo(step ?? at);
       to.store.set({ selected: selected === undefined ? chosen : selected, touched: true });

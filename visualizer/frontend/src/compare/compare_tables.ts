@@ -29,13 +29,19 @@ export function change(value: number | null) {
   return text === "0" ? "0" : `${value > 0 ? "+" : "−"}${text}`;
 }
 
-/** The whole run: the better value is bold, and a change within the noise says so. */
+/** Why neither value of a time is called better. */
+const DOUBTS: Record<string, { sign: string; words: string }> = {
+  noise: { sign: "≈", words: "is within the noise" },
+  unknown: { sign: "?", words: "may be noise: how much the times vary is unknown" },
+};
+
+/** The whole run: the better value is bold, and a change that may be noise says so. */
 export function totalsTable({ totals, names }: Facts) {
   const cell = (value: number | null, isBetter: boolean) =>
     h("td", isBetter ? h("strong", figure(value)) : figure(value));
   const rows = totals.map(([name, a, b, difference, better]) => {
-    const noise = better === "noise" && h("span.muted", "≈ ");
-    const shown = h("span.change", noise || null, change(difference));
+    const doubt = better && DOUBTS[better] && h("span.muted", `${DOUBTS[better].sign} `);
+    const shown = h("span.change", doubt || null, change(difference));
     return h(
       "tr",
       { "data-better": better },
@@ -46,15 +52,13 @@ export function totalsTable({ totals, names }: Facts) {
     );
   });
   const heads = [...names, "change"].map((name) => h("th", { scope: "col" }, name));
-  const some = totals.some((row) => row[4] === "noise");
+  const doubts = Object.entries(DOUBTS).flatMap(([name, { sign, words }]) =>
+    totals.some((row) => row[4] === name) ? `, ${sign} ${words}` : [],
+  );
   return h(
     "table.totals",
     { "aria-label": "Both runs as wholes" },
-    h(
-      "caption.small.muted",
-      h("strong", "The whole run"),
-      ` bold is better${some ? ", ≈ is within the noise" : ""}`,
-    ),
+    h("caption.small.muted", h("strong", "The whole run"), ` bold is better${doubts.join("")}`),
     h("thead", h("tr", h("td"), ...heads)),
     h("tbody", ...rows),
   );

@@ -5,7 +5,7 @@ import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural, pointIn } from "../drawing/html.ts";
 import { type Axis, type Scale, stepAxis, timeScale } from "../drawing/time_axis.ts";
-import { wallAxis } from "../drawing/wall_axis.ts";
+import { type Break, busyAxis } from "../drawing/wall_axis.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
 import type { At, ComparisonPage, Facts } from "./compare.ts";
 import { type GhostLayout, ghostLayout, type Spot } from "./ghost_layout.ts";
@@ -33,7 +33,8 @@ export class GhostPanel extends Part<ComparisonPage> {
     this.canvas,
     this.said,
   );
-  axes!: Axis[];
+  /** Of busy time, or of steps. */
+  axes!: (Axis & { breaks?: Break[] })[];
   kind!: Axis["kind"];
   ends!: number[];
   shown!: GhostRow[];
@@ -62,7 +63,7 @@ export class GhostPanel extends Part<ComparisonPage> {
   /** Computes the axis, `kind` or steps if a log has no times, and the rows on it. */
   measureTime(kind: Axis["kind"]) {
     const { models, facts } = this.board;
-    const byTime = kind === "time" ? models.map((model) => wallAxis(model)) : [null];
+    const byTime = kind === "time" ? models.map((model) => busyAxis(model)) : [null];
     this.axes = byTime.every((axis) => axis !== null)
       ? byTime
       : models.map(({ firstStep, lastStep }) => stepAxis({ first: firstStep, last: lastStep }));
@@ -123,13 +124,14 @@ export class GhostPanel extends Part<ComparisonPage> {
       scales: this.scales,
       layout: this.layout,
       ends: this.ends,
+      breaks: axes.map(({ breaks = [] }) => breaks),
       selected: this.selectedRow,
     });
     this.write();
   }
 
   write() {
-    const { canvas, shown, board: page, kind } = this;
+    const { canvas, shown, axes, board: page, kind } = this;
     const { names, difference } = page.facts;
     const { theme } = page;
     for (const [name, colour] of Object.entries(shadesOf(theme)))
@@ -137,13 +139,14 @@ export class GhostPanel extends Part<ComparisonPage> {
     const parts = difference ? `; they part in step ${difference.step}` : "";
     canvas.setAttribute(
       "aria-label",
-      `${names.join(" and ")} on one axis of ${kind}: ${plural(shown.length, "request")}${parts}. ` +
+      `${names.join(" and ")} on one axis of ${kind === "time" ? "busy time" : kind}: ${plural(shown.length, "request")}${parts}. ` +
         "A table of all requests follows.",
     );
     Object.assign(canvas.dataset, {
       shown: shown.map((row) => spanOf(row).id).join(" "),
       states: shown.map(({ state }) => state).join(" "),
       gaps: shown.map(({ gap }) => Math.round(gap)).join(" "),
+      breaks: axes.map(({ breaks = [] }) => breaks.length).join(" "),
       plot: `${this.layout.left} ${this.layout.right}`,
       rows: `${this.layout.top} ${this.layout.pitch}`,
       fork: this.forkX == null ? "" : Math.round(this.forkX),

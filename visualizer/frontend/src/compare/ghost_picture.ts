@@ -10,6 +10,7 @@ import type { Theme } from "../drawing/palette.ts";
 import type { Scale } from "../drawing/time_axis.ts";
 import { drawAxis } from "../drawing/timeline.ts";
 import { drawWaits } from "../drawing/wait_line.ts";
+import type { Break } from "../drawing/wall_axis.ts";
 import { duration } from "../model/duration.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
@@ -25,6 +26,7 @@ interface GhostScene {
   names: string[];
   fork: number | null; // a step
   ends: number[]; // of both runs, on the axis
+  breaks: Break[][]; // of both runs: where the axis leaves out time without a step
   selected: number; // a row, or -1
   narrow: boolean;
 }
@@ -68,9 +70,10 @@ export function drawGhost(painter: CanvasPainter, scene: GhostScene) {
     drawWords(painter, scene, row, index);
   });
   drawEnds(painter, scene);
+  drawBreaks(painter, scene);
   if (fork != null && forkX != null) drawFork(painter, scene, fork, forkX);
   painter.context.translate(0, layout.bottom);
-  drawAxis(painter, inLane);
+  drawAxis(painter, { ...inLane, name: "busy time" });
   painter.context.translate(0, -layout.bottom);
 }
 
@@ -238,6 +241,27 @@ function drawEnds(painter: CanvasPainter, { layout, scales, ends, names }: Ghost
   const shown = fits ? words[later] : placeWords(ends[later], scales[0]);
   painter.text(shown, xs[later] + 4, y, { bold: true });
 }
+
+/**
+ * Two slanted strokes where a run's time leaves something out: through the memory for A, whose lanes are solid, and
+ * below the rows for B.
+ */
+function drawBreaks(painter: CanvasPainter, { layout, scales, breaks }: GhostScene) {
+  const { theme } = painter;
+  breaks.forEach((ofRun, side) => {
+    const y = side ? layout.bottom : layout.memory.bottom;
+    let free = -Infinity;
+    for (const { place } of ofRun) {
+      const x = scales[side].at(place);
+      if (x < free) continue;
+      painter.fill(x - 2, y - 6, 4, 12, theme.ground);
+      for (const dx of [-2, 2]) painter.line(x + dx - 2, y + 6, x + dx + 2, y - 6, theme.ink, 1.2);
+      free = x + BREAK;
+    }
+  });
+}
+
+const BREAK = 9; // px from one break to the next
 
 /** "820 ms", or "at step 52". */
 const placeWords = (place: number, { kind }: Scale) =>

@@ -16,10 +16,10 @@ export interface GhostRow {
   ends: [number, number]; // places on the axis; NaN for a request that has not ended
   gap: number; // end in B minus end in A; NaN if it has ended in one of them at most
   /**
-   * noise: too small to mean something; before: it ended before the fork; only: one run has it; open: it has not
+   * noise: too small to mean something; unknown: it is unknown how much times vary; before: it ended before the fork; only: one run has it; open: it has not
    * ended in both
    */
-  state: "gap" | "noise" | "same" | "before" | "only" | "open";
+  state: "gap" | "noise" | "unknown" | "same" | "before" | "only" | "open";
 }
 
 /** More requests do not fit on a laptop's screen. */
@@ -61,13 +61,17 @@ function stateOf(
   if (Number.isNaN(gap)) return "open";
   if (isBefore) return "before";
   if (gap === 0) return "same";
-  return isNoise(ends, noise, kind) ? "noise" : "gap";
+  return doubtOf(ends, noise, kind) ?? "gap";
 }
 
-/** Whether two ends are too close to tell apart. Steps are exact. `noise` as in `comparison.py`. */
-export function isNoise([a, b]: number[], { share, ms }: Facts["end_noise"], kind: Axis["kind"]) {
-  if (kind === "steps") return false;
-  return share == null || Math.abs(b - a) <= share * Math.max(a, b) + ms * US_PER_MS;
+/**
+ * Why the gap between two ends may mean nothing: they are too close to tell apart, or it is unknown how much times vary.
+ * Null if it means something; steps are exact. `noise` as in `comparison.py`.
+ */
+export function doubtOf([a, b]: number[], { share, ms }: Facts["end_noise"], kind: Axis["kind"]) {
+  if (kind === "steps") return null;
+  if (share == null) return "unknown";
+  return Math.abs(b - a) <= share * Math.max(a, b) + ms * US_PER_MS ? "noise" : null;
 }
 
 /** The request of a row, of A if A has it. */
@@ -99,7 +103,7 @@ export function gapWords({ a, gap, state }: GhostRow, kind: Axis["kind"], names:
     case "same":
       return "the same";
     default: {
-      const about = state === "noise" ? "~ " : "";
+      const about = { noise: "~ ", unknown: "? " }[state as string] ?? "";
       return `${about}${gapSize(gap, kind)} ${gap < 0 ? "sooner" : "later"}`;
     }
   }

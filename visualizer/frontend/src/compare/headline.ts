@@ -1,8 +1,12 @@
 /** The comparison in two sentences, as spans of words. Pure functions. */
 
 import type { Axis } from "../drawing/time_axis.ts";
+import { duration } from "../model/duration.ts";
 import type { Facts } from "./compare.ts";
-import { gapSize, isNoise } from "./ghost_rows.ts";
+import { doubtOf, gapSize } from "./ghost_rows.ts";
+
+const HELD = "paused or idle, ms"; // as in `run_totals.py`
+const US_PER_MS = 1000;
 
 /** jump: a step to go to */
 type Part = { text?: string; bold?: boolean; request?: number; jump?: number };
@@ -18,7 +22,8 @@ export function headline(
   kind: Axis["kind"],
 ): Part[] {
   const { difference, verdict } = facts;
-  if (!difference) return [{ text: `${lead(facts)}${verdict}` }];
+  const held = notCounted(facts, ends, kind);
+  if (!difference) return [{ text: `${lead(facts)}${verdict}${held}` }];
   const { step, requests } = difference;
   const alike = step - firstStep;
   const together = alike
@@ -30,7 +35,7 @@ export function headline(
     { text: together },
     { text: `step ${step}`, jump: step },
     ...over,
-    { text: `. From there ${outcome(facts, ends, kind)}.` },
+    { text: `. From there ${outcome(facts, ends, kind)}.${held}` },
   ];
 }
 
@@ -65,7 +70,25 @@ function done([a, b]: number[], noise: Facts["end_noise"], kind: Axis["kind"]) {
   const gap = b - a;
   if (!gap) return "is done at the same time";
   const words = `is done ${gapSize(gap, kind)} ${gap < 0 ? "sooner" : "later"}`;
-  return isNoise([a, b], noise, kind) ? `${words}, which is within the noise` : words;
+  const doubt = doubtOf([a, b], noise, kind);
+  return doubt ? `${words}, ${DOUBTS[doubt]}` : words;
+}
+
+const DOUBTS = {
+  noise: "which is within the noise",
+  unknown: "which may be noise, because it is unknown how much the times vary",
+};
+
+/** Time in which no step ran is worth a sentence if it is at least this share of the busy time. */
+const LEAST_HELD = 0.01;
+
+/** " Busy time counts: 12.8 s paused or idle in A and 3 s in B do not." */
+function notCounted({ names, totals }: Facts, ends: number[], kind: Axis["kind"]) {
+  const [, ...held] = totals.find(([name]) => name === HELD) ?? [];
+  const times = names.map((_, side) => Number(held[side] ?? 0) * US_PER_MS);
+  if (kind === "steps" || !times.some((time, side) => time >= LEAST_HELD * ends[side])) return "";
+  const [a, b] = times.map((time) => duration(time));
+  return ` Only busy time counts, not what was paused or idle: ${a} in ${names[0]}, ${b} in ${names[1]}.`;
 }
 
 /** " (± 70 ms)": the error of a predicted end. */

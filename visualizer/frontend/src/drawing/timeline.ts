@@ -77,12 +77,17 @@ function chosenLane({ packing, model, selected, step }: TimelineScene) {
 /** The axis below the lanes, with its unit. */
 export function drawAxis(
   painter: CanvasPainter,
-  { scale, narrow, model }: Pick<TimelineScene, "scale" | "narrow" | "model">,
+  {
+    scale,
+    narrow,
+    model,
+    name = "time",
+  }: Pick<TimelineScene, "scale" | "narrow" | "model"> & { name?: string },
 ) {
   const { muted: color } = painter.theme;
   if (scale.kind === "time") {
-    painter.text("time", scale.left, 15, { color });
-    const end = scale.left + painter.measure("time") + 12;
+    painter.text(name, scale.left, 15, { color });
+    const end = scale.left + painter.measure(name) + 12;
     for (const { place, words } of timeTicks(scale, narrow ? 56 : 64)) {
       const x = scale.at(place);
       const half = painter.measure(words) / 2;

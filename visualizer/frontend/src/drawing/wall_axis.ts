@@ -55,6 +55,58 @@ export function wallAxis(model: Model, origin: number = originOf(model)): Axis |
   };
 }
 
+/** A place at which busy time leaves something out: a pause, or time without anything to do, in us. */
+export type Break = { place: number; length: number };
+
+/** Shorter breaks than this share of the run are not worth a mark. */
+const LEAST_BREAK = 0.01;
+
+/**
+ * The wall axis without the time in which no step ran, or null if the log has no times. A run that was paused or idle
+ * is not a slow one, so two runs are compared on this axis. It counts from the start of the first step.
+ */
+export function busyAxis(model: Model): (Axis & { breaks: Break[] }) | null {
+  const { firstStep, lastStep, stepCount } = model;
+  const wall = wallAxis(model);
+  if (!wall) return null;
+  /** The time left out before each step. */
+  const out = new Float64Array(stepCount);
+  const gaps: Break[] = [];
+  for (let i = 0, total = wall.from; i < stepCount; i += 1) {
+    const [before, begin] = [
+      i ? wall.end(firstStep + i - 1) : wall.from,
+      wall.begin(firstStep + i),
+    ];
+    if (begin > before) gaps.push({ place: before - total, length: begin - before });
+    total += begin - before;
+    out[i] = total;
+  }
+  const outBefore = (step: number) => out[Math.min(Math.max(step - firstStep, 0), stepCount - 1)];
+  const begin = (step: number) => wall.begin(step) - outBefore(step);
+  const end = (step: number) => wall.end(step) - outBefore(step);
+  const to = end(lastStep);
+  const stepAt = (place: number) =>
+    firstStep + Math.max(0, firstWhere(stepCount, (i) => begin(firstStep + i) > place) - 1);
+  return {
+    ...wall,
+    from: 0,
+    to,
+    begin,
+    end,
+    moment(time) {
+      const place = wall.moment?.(time) ?? 0;
+      const step = wall.stepAt(place);
+      return Math.min(place - outBefore(step), end(step));
+    },
+    stepAt,
+    firstAt(place) {
+      const before = firstWhere(stepCount, (i) => begin(firstStep + i) >= place);
+      return Math.min(stepAt(place), firstStep + before);
+    },
+    breaks: gaps.filter(({ length }) => length >= LEAST_BREAK * to),
+  };
+}
+
 const MOST = 1001;
 
 /** The median duration of steps in microseconds, sampled on a long log. */
