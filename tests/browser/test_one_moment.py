@@ -43,9 +43,12 @@ _READ = r"""
     ["waiting", [Number(waiting)], numbers(strip.match(/\d+ waiting/)[0])],
     ["waiting, in Decisions", [Number(waiting)], numbers(words(".decisions .count")).slice(-1)],
   ];
+  const [held] = numbers(words(".decisions .count"));
   const header = root.querySelector(".live .counts");
   if (header) {
-    const [said, , , idle, used, all] = numbers(header.textContent);
+    const [said, seats, , idle, used, all] = numbers(header.textContent);
+    counts.push(["seats, in the header", [held], [seats]]);
+    if (!blocks[0] && !blocks[1]) counts.push(["seats, without a block", [0], [seats]]);
     steps.header = Number(header.dataset.step);
     steps["header, in words"] = said;
     counts.push(["waiting, in the header", [Number(waiting)], [idle]]);

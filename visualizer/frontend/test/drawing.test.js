@@ -203,7 +203,7 @@ test("the strip shows the step's figures and stacks prefills over decodes", () =
     "step 30",
     "37 used, 3 cached",
     "5 of 64",
-    "5 of 7 taken",
+    "5 of 7 in the step",
     "of 40",
     "of 64",
     "full: 64",

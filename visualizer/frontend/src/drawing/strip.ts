@@ -309,7 +309,7 @@ function drawWords(painter: CanvasPainter, { frame, model, narrow, scale }: Stri
       "seats",
       lacks(model, "admissions")
         ? unknown
-        : `${outOf(frame.seats.taken, limitsOf(model).seats)} taken`,
+        : `${outOf(frame.seats.taken, limitsOf(model).seats)}${narrow ? "" : " in the step"}`,
     ],
   ];
   painter.text("moments", 0, FLAG + 8, { bold: true });

@@ -263,12 +263,12 @@ export class LiveBoard extends Live<Board, Model> {
     counts.hidden = !shows || !board.frame;
     if (counts.hidden) return;
     const { frame } = board;
-    const { taken, all } = frame.seats;
+    const { held, all } = frame.seats;
     const { free, cached } = frame.counts;
     const { num_blocks: blocks } = frame.state.settings;
     const model = this.model as Model;
     const parts = [
-      !lacks(model, "settings", "admissions") && `${taken} of ${all} seats taken`,
+      !lacks(model, "settings", "admissions") && `${held} of ${all} seats taken`,
       !lacks(model, "queue") && `${frame.waitingCount} waiting`,
       !lacks(model, "free_blocks") && `${blocks - free - cached} of ${blocks} blocks used`,
     ].filter(Boolean);

@@ -124,14 +124,14 @@ export class ProjectorView {
   }
 
   #writeCounts(frame: Frame) {
-    const { taken, all } = frame.seats;
+    const { held, all } = frame.seats;
     const { free, cached } = frame.counts;
     const { num_blocks: blocks } = frame.state.settings;
     let preemptions = 0;
     for (const span of frame.model.requests)
       preemptions += span.preemptions.filter(({ step }) => step <= frame.step).length;
     const entries: [number, string, string][] = [
-      [taken, `of ${all}`, "seats taken"],
+      [held, `of ${all}`, "seats taken"],
       [frame.waiting.length, "", "waiting"],
       [blocks - free - cached, `of ${blocks}`, "blocks used"],
       [preemptions, "", preemptions === 1 ? "preemption" : "preemptions"],

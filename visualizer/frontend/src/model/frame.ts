@@ -85,11 +85,15 @@ export class Frame {
     };
   }
 
-  /** The seats taken when the step was scheduled; a request takes one per sample. */
+  /**
+   * The seats taken in the step, as scheduled, and those held at its end, when the requests that ended in it have left.
+   * Blocks and the queue are counted at the end. A request takes one seat per sample.
+   */
   get seats() {
     const { scheduled, seats } = this.story;
     return {
       taken: scheduled ? seats : this.state.seats,
+      held: this.state.seats,
       all: this.state.settings.max_batch_size,
     };
   }

@@ -163,9 +163,9 @@ function decisionNodes(
   { from, to, ruler }: { from: number; to: number; ruler: CanvasPainter },
 ) {
   const { model, frame } = context;
-  const { taken, all } = frame.seats;
+  const { held, all } = frame.seats;
   const isUnknown = (...facts: Fact[]) => lacks(model, ...facts) && knowledgeWords.unknown;
-  const seats = isUnknown("settings", "admissions") || `${taken} of ${plural(all, "seat")} taken`;
+  const seats = isUnknown("settings", "admissions") || `${held} of ${plural(all, "seat")} taken`;
   const counts = `${seats}, ${isUnknown("queue") || frame.waitingCount} waiting`;
   const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
     const body = h("tbody", { class: plain ? "plain" : null });

@@ -28,12 +28,13 @@ export class SeatsRow extends Part {
     this.canvas.hidden = !!unknown;
     this.count.textContent = unknown;
     if (unknown) return;
-    const { taken, all } = frame.seats;
+    const { taken, held, all } = frame.seats;
     const empty = all - taken;
-    const waits = frame.waiting.length;
+    const waits = frame.story.scheduled ? frame.asked.size : frame.waiting.length;
     const wait = waits === 1 ? "1 waits" : `${waits} wait`;
     const unused = empty > 0 && waits ? `, ${empty} empty while ${wait}` : "";
-    this.count.textContent = `${taken} of ${all} taken${unused}`;
+    const left = held < taken ? `; ${taken - held} left at its end` : "";
+    this.count.textContent = `${taken} of ${all} taken in the step${unused}${left}`;
     const names = seatsOf(frame, all).map((id) =>
       id === null ? "empty" : model.requestSpan(id).name,
     );

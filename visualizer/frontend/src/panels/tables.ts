@@ -65,7 +65,7 @@ export function stepTable({ model, frame }: Source) {
     ["prefill tokens", known(prefill[i], "scheduled_tokens")],
     ["decode tokens", known(decode[i], "scheduled_tokens")],
     ["recomputed tokens", known(catchup[i], "scheduled_tokens")],
-    ["seats taken", known(outOf(frame.seats.taken, frame.seats.all), "admissions")],
+    ["seats taken", known(outOf(frame.seats.held, frame.seats.all), "admissions")],
     ["running", known(frame.running.length, "admissions")],
     ["waiting", known(frame.waitingCount, "queue")],
   ];
