@@ -191,6 +191,7 @@ def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(open_cells, jup
     for fact in (f"{int(packed) / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
         expect(board.root.locator(".part")).to_contain_text(fact)
     assert int(board.data("steps")) < int(steps)
+    expect(board.root.locator(".summary .cell").first).to_contain_text(f"of {int(steps):,}")
 
 
 STATE = "application/vnd.jupyter.widget-state+json"

@@ -18,9 +18,11 @@ from engine.simulation.speakers import Speaker, workload_of
 from engine.simulation.workload import Answer, Arrival, lognormal, poisson
 from tests.engine.workloads import random_log
 from tests.facts import assert_names
-from visualizer import figures, read
+from visualizer import compare, figures, read, show
 from visualizer.figures.overlap import MAX_STEPS
 from visualizer.figures.theme import LINE_WIDTH, MAX_POINTS, PALETTES, TITLE_WIDTH
+from visualizer.logs import StepIndex, part_of
+from visualizer.reading.summary import summary
 
 OF_A_LOG: dict[str, Callable[..., go.Figure]] = {
     name: getattr(figures, name) for name in ("ttft", "itl", "throughput", "memory", "overlap")
@@ -55,6 +57,18 @@ def heading(figure: go.Figure) -> list[str]:
 def drawn(figure: go.Figure, name: str) -> go.Scatter:
     (found,) = [trace for trace in figure.data if trace.name == name]
     return found
+
+
+def test_a_log_without_its_beginning_says_so_wherever_its_totals_are_shown(busy):
+    ends = StepIndex(busy).ends
+    last, cut = max(ends), part_of(busy, ends[40], len(busy))
+    for name, draw in OF_A_LOG.items():
+        assert_names(" ".join(heading(draw({"whole": busy, "cut": cut}))[-2:]), "cut", 40)
+        assert len(heading(draw(busy))) < len(heading(draw(cut))), name
+    assert_names(summary(cut).splitlines()[0], 41, last, 40)
+    assert "part" not in summary(busy)
+    assert_names(show(cut), last)
+    assert_names(compare(busy, cut).note, "B", 40)
 
 
 def test_ttft_is_the_distribution_of_all_requests(busy):

@@ -40,6 +40,7 @@ from visualizer.logs import (
     settings_of,
 )
 from visualizer.reading.frames import import_pandas
+from visualizer.reading.knowledge import part_words
 from visualizer.reading.messages import count
 from visualizer.reading.rows import RequestRow
 from visualizer.reading.story import names_of, plain
@@ -97,9 +98,13 @@ class ComparedRuns(Compared):
         paired = self._pairs.keys(), set(self._pairs.values())
         self._accuracy = accuracy(*logs, self.step, names, self._error_ms)
         self.note = self.note or self._accuracy.words
+        said = [
+            words for log, name in zip(logs, names, strict=True) if (words := part_words(log, name))
+        ]
+        notes = [f"{words}." for words in said] + ([self.note] if self.note else [])
         if is_foreign(*logs) and study is None:  # a study names the engines itself
-            said = [engines_note(*logs, names), self.note]
-            self.note = " ".join(filter(None, said))
+            notes.insert(0, engines_note(*logs, names))
+        self.note = " ".join(notes) or None
         self._unmatched = [sorted(self._names_of[run].keys() - paired[run]) for run in (0, 1)]
 
     def _with_comparable_times(self, a: EventLog, b: EventLog) -> tuple[EventLog, EventLog]:

@@ -21,6 +21,7 @@ from visualizer.figures.theme import (
     escaped,
     new_figure,
     palette_of,
+    says_parts,
     short_name,
 )
 from visualizer.logs import Logs, logs_by_name
@@ -31,6 +32,7 @@ MAX_DOTS = 200
 HOLLOW = "circle-open"
 
 
+@says_parts
 def ttft(logs: Logs, *, theme: str | None = None) -> go.Figure:
     """Draw the distribution of the time to first token, measured from each request's arrival."""
 
@@ -43,6 +45,7 @@ def ttft(logs: Logs, *, theme: str | None = None) -> go.Figure:
     return _distribution(logs, values, ("TTFT", "request", "first token"), palette_of(theme))
 
 
+@says_parts
 def itl(logs: Logs, *, theme: str | None = None) -> go.Figure:
     """Draw the distribution of the times between consecutive tokens of a request.
 

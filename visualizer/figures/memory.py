@@ -14,6 +14,7 @@ from visualizer.figures.theme import (
     escaped,
     new_figure,
     palette_of,
+    says_parts,
     short_name,
     swatch,
 )
@@ -22,6 +23,7 @@ from visualizer.logs import Logs, logs_by_name, settings_of
 GAP = 0.09  # space between two logs, as a fraction of the height
 
 
+@says_parts
 def memory(logs: Logs, *, theme: str | None = None) -> go.Figure:
     """Draw the KV blocks held by requests, those held only by the prefix cache, and preemptions.
 

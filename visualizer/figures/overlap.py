@@ -18,6 +18,7 @@ from visualizer.figures.theme import (
     escaped,
     new_figure,
     palette_of,
+    says_parts,
     short_name,
     swatch,
 )
@@ -50,6 +51,7 @@ class StepTimes(NamedTuple):
     wasted: list[int]
 
 
+@says_parts
 def overlap(logs: Logs, *, select: int | None = None, theme: str | None = None) -> go.Figure:
     """Draw when the CPU scheduled each step, and when the device computed it.
 

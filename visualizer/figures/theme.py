@@ -6,10 +6,15 @@ with a colour swatch and its numbers.
 
 import html
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import plotly.graph_objects as go
+
+from visualizer.logs import Logs, logs_by_name
+from visualizer.reading.knowledge import part_words
 
 FONT = "Arial, 'Liberation Sans', sans-serif"
 HEIGHT = 380
@@ -146,6 +151,32 @@ def _style_axes(drawn: go.Figure, palette: Palette) -> None:
     }  # fmt: skip
     drawn.update_xaxes(showline=True, showgrid=False, **axis)
     drawn.update_yaxes(showline=False, rangemode="tozero", **axis)
+
+
+Draw = TypeVar("Draw", bound=Callable[..., go.Figure])
+
+
+def says_parts(draw: Draw) -> Draw:
+    """Make a figure of logs say under its title which of them is only a part of its run."""
+
+    @wraps(draw)
+    def drawn_with_parts(logs: Logs, **options: Any) -> go.Figure:
+        named = logs_by_name(logs)
+        drawn = draw(named if isinstance(logs, Mapping) else named[""], **options)
+        parts = [part_words(log, escaped(name) or "The log") for name, log in named.items()]
+        lines = [line for words in parts if words for line in textwrap.wrap(words, LINE_WIDTH)]
+        if lines:
+            more = "".join(
+                f'<br><span style="font-size:{LINE_PX}px">{line}</span>' for line in lines
+            )
+            height = len(lines) * round(1.3 * TITLE_PX)
+            drawn.layout.title.text += more
+            drawn.update_layout(
+                height=drawn.layout.height + height, margin_t=drawn.layout.margin.t + height
+            )
+        return drawn
+
+    return cast(Draw, drawn_with_parts)
 
 
 def empty_figure(palette: Palette, title: str, advice: str = NO_STEP) -> go.Figure:

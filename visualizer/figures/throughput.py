@@ -7,7 +7,14 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from visualizer import read
-from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_of, short_name
+from visualizer.figures.theme import (
+    empty_figure,
+    escaped,
+    new_figure,
+    palette_of,
+    says_parts,
+    short_name,
+)
 from visualizer.logs import Logs, logs_by_name
 from visualizer.reading.durations import duration
 from visualizer.reading.summary import three_digits
@@ -16,6 +23,7 @@ WINDOWS = 50  # approximate number of windows in the longest run
 MIN_STEPS_PER_WINDOW = 5  # with fewer, a window in which no step ends would look like a pause
 
 
+@says_parts
 def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
     """Draw the total output tokens per second of all requests, counted in equal time windows.
 

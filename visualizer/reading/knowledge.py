@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.core.log.vocabulary import EventsMissing
+from engine.core.log import EventLog
+from engine.core.log.vocabulary import EventsMissing, Keyframe
 from engine.simulation.facts import FACTS, Fact, Knowledge, knowledge
 
 WORDS: dict[str, Any] = json.loads(Path(__file__).with_name("knowledge.json").read_text("utf-8"))
@@ -61,6 +62,17 @@ class LogKnowledge:
             words = ", ".join(WORDS["facts"][fact] for fact in self.facts(level))
             lines.append(f"{level:10}{words or 'none'}")
         return "\n".join(lines)
+
+
+def steps_before(log: EventLog) -> int:
+    """Return how many steps a log leaves out at its beginning: it begins with a keyframe then."""
+    return log[0].state.step if len(log) and isinstance(log[0], Keyframe) else 0
+
+
+def part_words(log: EventLog, name: str = "the log") -> str | None:
+    """Say that the log's figures are those of a part of the run; None if they are not."""
+    before = steps_before(log)
+    return str(WORDS["part_why"].format(name=name, before=f"{before:,}")) if before else None
 
 
 def half_dot(source: Mapping[str, Any], fact: Fact) -> str:

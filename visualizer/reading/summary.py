@@ -9,7 +9,7 @@ from engine.simulation.facts import Fact
 from engine.simulation.quantile import quantile
 from visualizer.logs import settings_of
 from visualizer.reading.durations import duration
-from visualizer.reading.knowledge import UNKNOWN, gap_words
+from visualizer.reading.knowledge import UNKNOWN, WORDS, gap_words, part_words
 from visualizer.reading.reading import read
 from visualizer.reading.rows import OutputTokenRow, StepRow
 
@@ -72,8 +72,14 @@ def summary(log: EventLog) -> str:
         gaps = log.of(v.EventsMissing)
         if gaps:
             rows["gaps"] = f"{len(gaps):,}, first: {gap_words(gaps[0])}"
-    if isinstance(log[0], v.Keyframe):
-        rows["window"] = f"begins after step {log[0].state.step}; earlier events are missing"
+    if why := part_words(log):
+        span = (
+            {"first": steps[0].step, "last": steps[-1].step} if steps else {"first": 0, "last": 0}
+        )
+        words = WORDS["part"].format(
+            **{k: f"{n:,}" for k, n in (span | {"of": span["last"]}).items()}
+        )
+        rows = {"part": f"{words}: {why}"} | rows
     return "\n".join(f"{name:13}{text}" for name, text in rows.items())
 
 

@@ -13,6 +13,7 @@ import traitlets
 from engine.cluster.cluster_log import ClusterLog
 from visualizer.html import MODULE
 from visualizer.logs import AXES, LogLike, Select, read_any, state_at
+from visualizer.reading.knowledge import steps_before
 from visualizer.reading.messages import count
 from visualizer.scenario import find_scenario
 from visualizer.widgets.cluster_board import ClusterBoard
@@ -99,7 +100,9 @@ class Board(PictureWidget):
         requests = count(model.num_requests, "request")
         if not model.steps.ends:
             return f"{name}({requests}, no steps)"
-        return f"{name}({requests}, {count(len(model.steps.ends), 'step')}, at step {self.step})"
+        steps, before = count(len(model.steps.ends), "step"), steps_before(model.events)
+        part = f" of {max(model.steps.ends):,}" if before else ""
+        return f"{name}({requests}, {steps}{part}, at step {self.step})"
 
 
 class Timeline(Board):

@@ -46,7 +46,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
 
     log    the packed log in base64, or the part that is saved; empty if no part is small enough
     whole  whether `log` holds the whole log
-    sizes  the size of the packed log and the limit, in bytes
+    sizes  the size of the packed log and the limit, in bytes, and the log's last step
     """
 
     log = traitlets.Unicode().tag(sync=True)
@@ -109,7 +109,11 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         return {
             "log": base64.b64encode(saved).decode(),
             "whole": whole,
-            "sizes": {"packed": len(self.packed), "limit": self.max_saved},
+            "sizes": {
+                "packed": len(self.packed),
+                "limit": self.max_saved,
+                "last_step": max(self.steps.ends, default=0),
+            },
             "step": step,
             "selected": select,
         }

@@ -465,7 +465,7 @@ export class Board extends Shell {
   }
 
   writeSummary() {
-    if (!this.panel) this.summary.write(this.store, this.theme);
+    if (!this.panel) this.summary.write(this.store, this.theme, this.view.lastOfLog);
   }
 
   /** Writes the rows that are not visible; they are left out while the user moves through the log. */

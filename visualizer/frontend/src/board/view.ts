@@ -43,6 +43,8 @@ export class View {
   reading?: LogReader | null;
   /** In a notebook: the log. */
   bytes?: Promise<ArrayBufferView>;
+  /** In a notebook: the last step of the kernel's log, of which `bytes` may be a part. */
+  lastOfLog = 0;
   /** In a notebook: whether `bytes` is the whole log from the kernel. */
   isWhole = false;
   sync?: KernelSync;

@@ -14,6 +14,8 @@ export function writeClusterSummary(cells: HTMLElement, model: ClusterModel) {
   const gone = model.replicas.length - present;
   const percent = (part: number, whole: number) =>
     whole ? `${Math.round((100 * part) / whole)} %` : "none";
+  // A replica whose log begins with a keyframe had steps before it.
+  const isPart = model.replicas.some((replica) => replica.hasSteps && replica.model.stepsBefore);
   const names = ttft.map(({ name }) => name).join(", ");
   const facts = {
     requests,
@@ -26,7 +28,11 @@ export function writeClusterSummary(cells: HTMLElement, model: ClusterModel) {
   };
   Object.assign((cells.parentElement as HTMLElement).dataset, facts);
   patchChildren(cells, [
-    cell("router", model.router || "unknown", `${duration(to - from)}`),
+    cell(
+      isPart ? "router, in a part of the run" : "router",
+      model.router || "unknown",
+      `${duration(to - from)}`,
+    ),
     cell("replicas", `${present}`, gone ? `${gone} left` : ""),
     cell("requests", requests.toLocaleString("en")),
     cell(

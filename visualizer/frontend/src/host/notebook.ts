@@ -78,6 +78,7 @@ export const inNotebook =
     listen("change:log", () => replaceLog(view, shared));
     view.source ??= shared.get("log");
     view.bytes ??= bytesFor(view, shared);
+    view.lastOfLog = lastOfLog(shared);
     await board.reload(await view.bytes);
     if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
   };
@@ -128,8 +129,12 @@ async function replaceLog(view: View, shared: WidgetModel) {
   view.play(false);
   view.isWhole = false;
   view.bytes = bytesFor(view, shared);
+  view.lastOfLog = lastOfLog(shared);
   showAgain(view, await view.bytes);
 }
+
+/** Of the kernel's log; 0 in a notebook that was saved without this number. */
+const lastOfLog = (shared: WidgetModel): number => shared.get("sizes")?.last_step ?? 0;
 
 /** Shows a log in place of the one that the panels show. */
 function showAgain(view: View, bytes: ArrayBufferView) {

@@ -63,6 +63,24 @@ export const gapWords = ({
     )
     .replace("{why}", message && `: ${message}`);
 
+/** "only steps 85,789 to 107,889 of 107,889", or "" for a whole run. A notebook may save no more than a part of a log. */
+export function partWords(
+  {
+    stepsBefore,
+    firstStep,
+    lastStep,
+  }: { stepsBefore: number; firstStep: number; lastStep: number },
+  lastOfLog = 0,
+) {
+  if (!stepsBefore && lastStep >= lastOfLog) return "";
+  const first = Math.min(Math.max(firstStep, stepsBefore + 1), lastStep);
+  const numbers = { first, last: lastStep, of: Math.max(lastStep, lastOfLog) };
+  return Object.entries(numbers).reduce(
+    (text, [name, value]) => text.replace(`{${name}}`, value.toLocaleString("en")),
+    words.part,
+  );
+}
+
 /** The sentence that says what is missing, or "" if the facts are known. */
 export function missing(log: Log, ...facts: Fact[]) {
   const fact = facts.find((one) => lacks(log, one));

@@ -61,6 +61,8 @@ export class Model {
   firstSeq = 0;
   steps: StepInfo[] = [];
   measures = new Measures() as Measures & MeasureArrays;
+  /** The last step before a log that begins with a keyframe; 0 for the log of a whole run. */
+  stepsBefore = 0;
   /** The class of each replaceable part. */
   classes: Record<string, string> = {};
   /** Messages that a foreign log's source lost, by step. */
@@ -290,6 +292,7 @@ export class Model {
       }
       if (type === "keyframe") {
         this.firstSeq = seq;
+        this.stepsBefore = this.#live.step;
         this.#join();
       }
       if (type === "request_arrived" || type === "forked" || type === "admitted")

@@ -15,6 +15,7 @@ import {
   LEVELS,
   lacks,
   levelOf,
+  partWords,
 } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import { type Percentile, RunSummary, type Slo, type Summary } from "../model/run_summary.ts";
@@ -60,9 +61,12 @@ export class SummaryPanel {
     if (ttft >= 0 && itl >= 0) this.setSlo({ ttft, itl });
   }
 
-  /** Writes the row; it stays the same while the reader steps. */
-  write({ slo }: { slo: Slo }, theme: Theme) {
-    const key = `${slo.ttft} ${slo.itl} ${theme.name}`;
+  /**
+   * Writes the row; it stays the same while the reader steps. `lastOfLog` is the last step of a log of which a notebook
+   * may have saved a part.
+   */
+  write({ slo }: { slo: Slo }, theme: Theme, lastOfLog: number) {
+    const key = `${slo.ttft} ${slo.itl} ${theme.name} ${lastOfLog}`;
     if (this.figures && this.key === key) return;
     this.key = key;
     const figures = this.summary.of(slo);
@@ -73,7 +77,7 @@ export class SummaryPanel {
     });
     const { goodput } = this;
     patchChildren(goodput, goodputNodes(figures, slo, levelOf(model, ["arrivals", "step_times"])));
-    const cells = cellsOf(figures, theme, model);
+    const cells = cellsOf(figures, theme, model, partWords(model, lastOfLog));
     patchChildren(this.cells, [...cells.slice(0, 4), goodput, ...cells.slice(4)]);
   }
 }
@@ -100,7 +104,7 @@ const countedLevels = (model: Model) =>
     ? LEVELS.map((level) => h("span.known", levelDot(level), `${factsAt(model, level).length}`))
     : [];
 
-function cellsOf(figures: Summary, theme: Theme, model: Model) {
+function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
   const { steps, duration: took, requests, ends, preemptions, found, asked } = figures;
   const finished = (ends.stop ?? 0) + (ends.length ?? 0);
   const words = { unfinished: "unfinished", abort: "aborted", error: "failed" };
@@ -109,8 +113,8 @@ function cellsOf(figures: Summary, theme: Theme, model: Model) {
   );
   const ended = others.length ? others.join(", ") : finished ? "all finished" : "";
   const run = cell(
-    originWords(model),
-    plural(steps, "step"),
+    `${originWords(model)}${part && ", a part of it"}`,
+    part || plural(steps, "step"),
     took > 0 ? `${halfDot(model, "step_times")}${duration(took)}` : "",
     ...countedLevels(model),
   );

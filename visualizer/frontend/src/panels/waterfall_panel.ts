@@ -14,6 +14,7 @@ import { h, pointIn } from "../drawing/html.ts";
 import { roundUnit } from "../drawing/time_axis.ts";
 import { BAR, drawBar, drawFlag, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
+import { partWords } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import { lateness } from "../model/run_summary.ts";
 import type { RequestTime, Span } from "../model/waterfall.ts";
@@ -59,6 +60,7 @@ export class WaterfallPanel extends Part {
     { role: "group", "aria-label": "Requests", scroll: () => this.scroll() },
     this.spacer,
   );
+  note = h("span.count.small.muted");
   axis = h("canvas", { "aria-hidden": "true" });
   axisPainter = new CanvasPainter(this.axis);
   why = new WhySlow(this.board, (step, id) => this.goTo(step, id));
@@ -73,11 +75,7 @@ export class WaterfallPanel extends Part {
       "div.columns",
       h(
         "div",
-        h(
-          "div.head.flow",
-          h("h2", "Where the time went", h("span.count.small.muted", NOTE)),
-          this.sorts,
-        ),
+        h("div.head.flow", h("h2", "Where the time went", this.note), this.sorts),
         this.scroller,
         this.axis,
       ),
@@ -142,6 +140,8 @@ export class WaterfallPanel extends Part {
     this.late = new Map(this.times.map((time) => [time, lateness(model, time, slo)]));
     this.longest = Math.max(1, ...this.times.map(({ total }) => total));
     this.totals = totals(this.times);
+    const part = partWords(model, this.board.view.lastOfLog);
+    this.note.textContent = part ? `${part}; ${NOTE}` : NOTE;
   }
 
   get height() {

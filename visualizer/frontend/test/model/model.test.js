@@ -10,6 +10,7 @@ import {
   State,
 } from "../../src/model/index.ts";
 import { keyframe } from "../../src/model/keyframe.ts";
+import { partWords } from "../../src/model/knowledge.ts";
 import { rowKind } from "../../src/model/request_spans.ts";
 import { waitWords } from "../../src/model/waits.ts";
 import { assertNames, names } from "../facts.js";
@@ -57,6 +58,18 @@ test("no steps, no frames", () => {
     (error) => names(error.message, 1),
   );
   assert.equal(openingRequest(model()), null);
+});
+
+test("a log that begins with a keyframe is a part of a run, and so is one that lacks its end", () => {
+  const whole = model(started(), firstStep);
+  assert.equal(partWords(whole), "");
+  assert.match(partWords(whole, 2000), /\b1 to 1 of 2,000$/);
+  const state = whole.stateAt(1).copy();
+  const cut = new Model([
+    JSON.parse(JSON.stringify(keyframe(state))),
+    { type: "step_started", step: 2 },
+  ]);
+  assert.match(partWords(cut), /\b2 to 2 of 2$/);
 });
 
 test("a step ends with its commit; arrivals, aborts and clearings belong to the next", () => {
