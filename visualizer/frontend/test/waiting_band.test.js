@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { causeColour } from "../src/drawing/causes.ts";
+import { THEMES } from "../src/drawing/palette.ts";
 import { queueRows } from "../src/drawing/queue.ts";
 import { seatAt, seatsOf, seatsShown } from "../src/drawing/seats.ts";
 import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.ts";
@@ -46,7 +48,9 @@ test("the band has a cell per waiting request and step, and never grows", () => 
     const axis = stepAxis({ first: 1, last: 1 });
     const scale = timeScale(wholeView(axis), 100, 700, axis);
     drawBand(painter, { model: held, scale, step: 1, selected: null, untouched: true, still: "" });
-    return marks.filter(({ kind, paint }) => kind === "fill" && paint === "#e3c94f");
+    return marks.filter(
+      ({ kind, paint }) => kind === "fill" && paint === causeColour(THEMES.light, "batch_full"),
+    );
   };
   const five = draw(5);
   assert.equal(five.length, 5);

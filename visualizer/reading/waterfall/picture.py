@@ -21,25 +21,25 @@ MOST_ROWS = 40
 _WIDTH, _NAME, _END, _PITCH, _BAR = 900, 110, 80, 30, 20
 # cause: colour in light, in dark; the same families as on the board
 COLOURS = {
-    "prefill": ("#44526b", "#8fa3c4"),
-    "decode": ("#a9b4c7", "#56647d"),
-    "batch_full": ("#e3c94f", "#8f7d22"),
-    "no_free_blocks": ("#b0601c", "#d9803a"),
-    "whole_sequence": ("#b0601c", "#d9803a"),
-    "reserved_blocks": ("#8f4d14", "#a8602a"),
-    "token_budget": ("#7d8443", "#99a35a"),
-    "static_batch": ("#c7ab2e", "#b39c2c"),
-    "policy": ("#a4977a", "#8d826a"),
-    "awaits_token": ("#8e8a80", "#8e8a80"),
-    "step_in_progress": ("#cfc3a6", "#665c45"),
-    "after_preemption": ("#dd8d84", "#84453b"),
-    "preempted": ("#c23b26", "#ef6f5a"),
-    "recomputed": ("#c23b26", "#ef6f5a"),
-    "others_prefill": ("#c23b26", "#ef6f5a"),
-    "between_passes": ("#bfc4cd", "#454a54"),
+    "prefill": ("#424f7c", "#849eca"),
+    "decode": ("#a2aec7", "#4e5e7e"),
+    "batch_full": ("#c5b206", "#efd604"),
+    "no_free_blocks": ("#773a01", "#ef8c37"),
+    "whole_sequence": ("#e1b789", "#f1b690"),
+    "reserved_blocks": ("#a24f3f", "#bc6c00"),
+    "token_budget": ("#85945d", "#547045"),
+    "static_batch": ("#fbdf6e", "#ffff9c"),
+    "policy": ("#3c3725", "#faebd4"),
+    "awaits_token": ("#7c7c6f", "#9e9e9e"),
+    "step_in_progress": ("#dad8c6", "#463b2c"),
+    "after_preemption": ("#d39496", "#735059"),
+    "preempted": ("#eb3c10", "#da796b"),
+    "recomputed": ("#7b4b4f", "#a76e72"),
+    "others_prefill": ("#662d49", "#b2290e"),
+    "between_passes": ("#cfdbe4", "#313138"),
     "failed_step": ("#16181d", "#eceef2"),
-    "paused": ("#8a909c", "#7b828e"),
-    "unknown": ("#8a909c", "#7b828e"),
+    "paused": ("#666674", "#818193"),
+    "unknown": ("#7585a1", "#b4bfd1"),
 }
 _HEIGHTS = dict.fromkeys((*WAITING, "preempted", "paused"), 9) | {
     "prefill": _BAR,
@@ -116,17 +116,18 @@ def _key(cause: str) -> str:
 def _style() -> str:
     def rules(theme: int, before: str = "") -> str:
         colours = {cause: both[theme] for cause, both in COLOURS.items()}
-        lost = colours["preempted"]
+        lost, again = colours["preempted"], colours["recomputed"]
         plain = "".join(
             f"{before}.ug-waterfall .{cause}{{fill:{colour};background:{colour}}}"
             for cause, colour in colours.items()
         )
         return (
-            f"{plain}{before}.ug-waterfall .stripe{{fill:{lost}}}"
-            f"{before}.ug-waterfall :is(.moment,rect.preempted,rect.others_prefill){{stroke:{lost}}}"
+            f"{plain}{before}.ug-waterfall .stripe{{fill:{again}}}"
+            f"{before}.ug-waterfall :is(.moment,rect.preempted){{stroke:{lost}}}"
+            f"{before}.ug-waterfall rect.others_prefill{{stroke:{colours['others_prefill']}}}"
             f"{before}.ug-waterfall i.preempted{{background:none;outline:1.5px dashed {lost}}}"
             f"{before}.ug-waterfall i.recomputed{{background:"
-            f"repeating-linear-gradient(45deg,{lost} 0 3px,transparent 3px 5px)}}"
+            f"repeating-linear-gradient(45deg,{again} 0 3px,transparent 3px 5px)}}"
         )
 
     jupyter = "body[data-jp-theme-light={}] "

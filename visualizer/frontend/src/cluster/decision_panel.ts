@@ -2,7 +2,7 @@
 
 import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
-import { causeColour, causeWords } from "../drawing/causes.ts";
+import { causeWords, paintCause } from "../drawing/causes.ts";
 import { h } from "../drawing/html.ts";
 import { levelDot } from "../drawing/words_html.ts";
 import { duration } from "../model/duration.ts";
@@ -167,7 +167,7 @@ export class FormsPanel extends Part<ClusterBoard> {
     const causes = new Set(model.replicas.flatMap((replica) => [...replica.model.waitCauses]));
     const waits = [...causes].map((cause) => {
       const swatch = h("i.cause");
-      swatch.style.background = causeColour(theme, cause);
+      paintCause(swatch, theme, cause);
       return h("p.line.muted", swatch, `waiting: ${causeWords(cause)}`);
     });
     patchChildren(this.element, [

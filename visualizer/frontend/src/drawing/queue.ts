@@ -7,7 +7,7 @@ import type { Model } from "../model/model.ts";
 import { type RequestSpan, waitIn } from "../model/request_spans.ts";
 import { blockerWords, type Waiting } from "../model/stuck.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
-import { causeColour } from "./causes.ts";
+import { fillCause } from "./causes.ts";
 import { type CursorScene, cursorBand, cursorLines } from "./cursor.ts";
 import { plural } from "./html.ts";
 import { BEHIND } from "./waiting_band.ts";
@@ -102,7 +102,7 @@ function drawReasons(
     const x = scale.x(step) + slit;
     const width = Math.max(0.5, scale.end(Math.min(last, step + stride - 1)) - x - slit);
     painter.faded(isPreempted || head === span.id ? 1 : BEHIND, () =>
-      painter.fill(x, base - BAR, width, BAR, causeColour(painter.theme, cause)),
+      fillCause(painter, cause, [x, base - BAR, width, BAR]),
     );
   }
 }

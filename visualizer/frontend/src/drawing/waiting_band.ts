@@ -7,7 +7,7 @@ import type { Model } from "../model/model.ts";
 import { waitIn } from "../model/request_spans.ts";
 import { FOR_ALL } from "../model/waits.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
-import { causeColour } from "./causes.ts";
+import { fillCause } from "./causes.ts";
 import { type CursorScene, cursorBand, cursorLines, veil } from "./cursor.ts";
 import { type Column, columnsOf, longestQueue } from "./strip.ts";
 
@@ -85,19 +85,18 @@ function drawColumn(
   const isCell = unit >= 3 && scale.width >= 4;
   let y = bottom;
   for (const { cause, count, isBehind } of waitingParts(model, model.firstStep + longest)) {
-    const colour = causeColour(painter.theme, cause);
     painter.faded(isBehind ? BEHIND : 1, () => {
       const pieces = isCell ? count : 1;
       const height = (count * unit) / pieces;
       for (let i = 0; i < pieces; i += 1) {
         y -= height;
-        painter.fill(
+        const rect = [
           x + slit,
           y,
           Math.max(0.5, width - 2 * slit),
           height - (isCell ? 1 : 0),
-          colour,
-        );
+        ] as const;
+        fillCause(painter, cause, [...rect]);
       }
     });
   }

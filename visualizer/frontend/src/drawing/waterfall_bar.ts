@@ -5,7 +5,7 @@
 
 import { LOST, type Span, WAITING } from "../model/waterfall.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
-import { causeColour, causeWords } from "./causes.ts";
+import { causeColour, causeWords, fillCause } from "./causes.ts";
 
 /** from, to: px */
 type Part = { cause: string; about: number | null; from: number; to: number };
@@ -136,7 +136,9 @@ function drawPart(painter: CanvasPainter, part: Part, y: number, high: number) {
 /** A low bar under a line, at half strength behind another request; a dashed line after a preemption. */
 function drawWait(painter: CanvasPainter, { cause, about, from }: Part, width: number, y: number) {
   const color = causeColour(painter.theme, cause);
-  painter.faded(about === null ? 1 : 0.5, () => painter.fill(from, y - WAIT, width, WAIT, color));
+  painter.faded(about === null ? 1 : 0.5, () =>
+    fillCause(painter, cause, [from, y - WAIT, width, WAIT]),
+  );
   if (cause === "after_preemption") {
     const line = causeColour(painter.theme, "preempted");
     painter.line(from, y - WAIT + 1, from + width, y - WAIT + 1, line, 2, [3, 2]);

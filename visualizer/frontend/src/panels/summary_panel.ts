@@ -1,7 +1,7 @@
 /** The run in one row: its size, latencies, goodput against the reader's limits, preemptions, hits and waits. */
 
 import { patchChildren } from "../board/patch_children.ts";
-import { causeColour, causeWords } from "../drawing/causes.ts";
+import { causeWords, paintCause } from "../drawing/causes.ts";
 import { focused, h, plural } from "../drawing/html.ts";
 import type { Theme } from "../drawing/palette.ts";
 import { halved, levelDot } from "../drawing/words_html.ts";
@@ -181,7 +181,7 @@ function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: stri
   for (const { cause, amount } of waits) {
     const part = h("i", { title: `${causeWords(cause)}: ${amountOf(amount)}` });
     part.style.flexGrow = `${amount / waited}`;
-    part.style.background = causeColour(theme, cause);
+    paintCause(part, theme, cause);
     bar.append(part);
   }
   const said = waits.map(({ cause, amount }) => `${causeWords(cause)} ${amountOf(amount)}`);

@@ -7,7 +7,7 @@ import { describeStep, overlapWords, textOf } from "../board/descriptions.ts";
 import { Part } from "../board/part.ts";
 import { rangeWords } from "../board/range.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { causeColour, causeWords } from "../drawing/causes.ts";
+import { causeWords, paintCause } from "../drawing/causes.ts";
 import { h, pointIn } from "../drawing/html.ts";
 import {
   laneAt,
@@ -466,7 +466,7 @@ export class TimePanel extends Part {
     this.legendKey = key;
     const parts = causes.map((cause) => {
       const swatch = h("i", { "aria-hidden": "true" });
-      swatch.style.background = causeColour(theme, cause);
+      paintCause(swatch, theme, cause);
       return h("span", swatch, causeWords(cause));
     });
     const lead = causes.length
