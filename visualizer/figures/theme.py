@@ -70,9 +70,10 @@ def palette_of(theme: str | None) -> Palette:
 
 
 def short_name(name: object) -> str:
-    """Return the name on one line, truncated if it is long."""
+    """Return the name on one line, cut in the middle if it is long: names often begin alike."""
     plain = " ".join(str(name).split())
-    return plain if len(plain) <= NAME_LENGTH else plain[: NAME_LENGTH - 1] + "…"
+    half = NAME_LENGTH // 2
+    return plain if len(plain) <= NAME_LENGTH else f"{plain[:half]}…{plain[1 - half :]}"
 
 
 def escaped(name: object) -> str:

@@ -52,3 +52,16 @@ test("drafts are explained even if plain decodes have been explained already", (
   const [plain, drafted] = [counted([prefill]), counted([prefill, decode(2, 2, 1)])];
   assert.notEqual(plain.topic, drafted.topic);
 });
+
+test("a long name is cut in its middle, so that names that begin alike stay apart", () => {
+  const { painter } = recordingPencil();
+  const room = painter.measure("123456789");
+  assert.equal(painter.cutName("group 17", room), "group 17");
+  const [one, other] = ["group of the morning 1", "group of the morning 2"].map((name) =>
+    painter.cutName(name, room),
+  );
+  assert.match(one, /^grou….*1$/);
+  assert.notEqual(one, other);
+  assert.ok(painter.measure(one) <= room);
+  assert.ok(painter.measure(painter.cutName("x".repeat(4000), room)) <= room);
+});

@@ -201,7 +201,7 @@ function drawWords(
   const span = spanOf(row);
   const y = layout.top + index * layout.pitch + layout.pitch / 2 + 2;
   painter.mark(6, y - 10, 11, 11, span.lane);
-  painter.text(painter.cut(span.name, layout.left - 26, { bold: true }), 20, y, { bold: true });
+  painter.text(painter.cutName(span.name, layout.left - 26, { bold: true }), 20, y, { bold: true });
   const largest = Math.max(...rows.map(({ gap }) => Math.abs(gap) || 0));
   const bold = row.state === "gap" && Math.abs(row.gap) >= BOLD_FROM * largest;
   const words = gapWords(row, scales[0].kind, names);

@@ -320,6 +320,18 @@ export class CanvasPainter {
     return length ? `${string.slice(0, length)}…` : "";
   }
 
+  /** A name, cut in the middle: names of one group often begin alike, and differ at their ends. */
+  cutName(name: string, room: number, style?: Font) {
+    if (this.measure(name, style) <= room) return name;
+    // No letter is narrower than two pixels, and a label may have thousands.
+    for (let kept = Math.min(name.length - 1, Math.ceil(room / 2)); kept > 1; kept -= 1) {
+      const tail = kept >> 1;
+      const shorter = `${name.slice(0, kept - tail)}…${name.slice(-tail)}`;
+      if (this.measure(shorter, style) <= room) return shorter;
+    }
+    return this.cut(name.slice(0, 2), room, style);
+  }
+
   /** Fills a rectangle with the mark of a lane; null: no lane. */
   mark(x: number, y: number, width: number, height: number, lane: number | null) {
     drawMark(this, [x, y, width, height], lane);

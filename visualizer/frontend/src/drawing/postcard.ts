@@ -203,7 +203,7 @@ function drawLanes(painter: CanvasPainter, scene: CardScene) {
   shown.forEach((id, row) => {
     const base = baseOf(row);
     painter.mark(EDGE, base - 10, 10, 10, laneOf(id));
-    const name = painter.cut(model.requestSpan(id).name, LANES.left - EDGE - 20, {
+    const name = painter.cutName(model.requestSpan(id).name, LANES.left - EDGE - 20, {
       size: 12,
       bold: true,
     });

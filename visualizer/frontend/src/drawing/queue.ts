@@ -62,7 +62,7 @@ function drawRow(painter: CanvasPainter, scene: QueueScene, span: RequestSpan, b
   const from = segment?.from ?? step;
   const to = segment?.to ?? model.lastStep;
   painter.mark(0, base - 10, 10, 10, model.laneOf(span.id, step));
-  const name = painter.cut(span.name, columns.stateAt - 17, { bold: true });
+  const name = painter.cutName(span.name, columns.stateAt - 17, { bold: true });
   painter.text(name, 13, base, { bold: true });
   if (span.id === selected)
     painter.fill(13, base + 2.5, painter.measure(name, { bold: true }), 2, ink);

@@ -74,7 +74,7 @@ export function drawSeats(painter: CanvasPainter, { frame, model, width, selecte
     painter.mark(x, 0, cell, CELL.height, model.laneOf(id));
     if (id === selected) painter.fill(x, CELL.height + 1.5, cell, 2, painter.theme.ink);
     const { name } = model.requestSpan(id);
-    const words = painter.cut(name, Math.min(cell + 4, painter.width - x), NAME);
+    const words = painter.cutName(name, Math.min(cell + 4, painter.width - x), NAME);
     if (words.length > 2 || words === name) painter.text(words, x, 27, NAME);
   }
   if (shown === all) return;

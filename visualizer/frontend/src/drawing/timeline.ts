@@ -163,7 +163,7 @@ function drawGutter(
 ) {
   const { ink, muted } = painter.theme;
   const { kind, words } = frame.phase(span.id);
-  const name = painter.cut(span.name, columns.stateAt - 17, { bold: true });
+  const name = painter.cutName(span.name, columns.stateAt - 17, { bold: true });
   painter.mark(0, base - 9, 10, 10, frame.model.laneOf(span.id, frame.step));
   painter.text(name, 13, base, { bold: true });
   const style = kind === "preempted" ? { bold: true, color: ink } : { color: muted };

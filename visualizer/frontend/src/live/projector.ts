@@ -260,7 +260,7 @@ function drawRow(painter: CanvasPainter, scene: any, { row, span, base }: Lane, 
   const { kind, words } = frame.phase(span.id);
   painter.line(left, base, scale.end(step), base, theme.rule);
   painter.mark(0, base - 11, 12, 12, model.laneOf(span.id, step));
-  painter.text(painter.cut(row.name, stateAt - 22, NAME), 17, base, NAME);
+  painter.text(painter.cutName(row.name, stateAt - 22, NAME), 17, base, NAME);
   const isLost = kind === "preempted";
   const style = { ...STATE, bold: isLost, color: isLost ? theme.ink : theme.muted };
   painter.text(kind === "finished" ? "idle" : words, stateAt, base, style);

@@ -35,6 +35,7 @@ const AXIS = 26;
 const NAME = { wide: 78, narrow: 64 };
 const END = { wide: 100, narrow: 66 };
 const MOST_IN_TABLE = 200;
+const SWATCH = 30; // px of the column of names that are not the name
 const NOTE =
   "paler: behind another request; dot: first token, filled when late; bold: outside the SLO";
 
@@ -303,7 +304,12 @@ export class WaterfallPanel extends Part {
     const { unit } = this.board;
     const names = this.inSight().map((index) => {
       const { request } = this.times[index];
-      const name = chip(request.id, context);
+      const shorter = this.painter.cutName(request.name, this.left - SWATCH, { bold: true });
+      const name = chip(request.id, context, shorter);
+      if (shorter !== request.name) {
+        name.title = request.name;
+        name.setAttribute("aria-label", request.name);
+      }
       name.style.top = `${(TOP + index * this.pitch + (this.pitch + BAR) / 2 - 19) * unit}px`;
       return name;
     });
