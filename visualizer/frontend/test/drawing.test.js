@@ -1,15 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
 import { blockGrid } from "../src/drawing/block_grid.ts";
 import { drawHighlighted } from "../src/drawing/block_sharers.ts";
 import { claimOf, drawBlocks } from "../src/drawing/blocks.ts";
 import { cursorBand } from "../src/drawing/cursor.ts";
 import { packLanes } from "../src/drawing/lane_packing.ts";
+import { drawMoments } from "../src/drawing/moment_marks.ts";
 import { THEMES } from "../src/drawing/palette.ts";
 import { drawStrip } from "../src/drawing/strip.ts";
 import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.ts";
 import { drawAxis, drawTimeline } from "../src/drawing/timeline.ts";
+import { HAPPENED } from "../src/model/happenings.ts";
 import { recordingPencil, storytellers } from "./recorder.js";
 
 const model = storytellers();
@@ -331,4 +332,23 @@ test("a block that is not full has a textured mark in its corner, in maps of eve
       assert.ok(x + width <= right && right - x < 14 && y + height <= bottom && bottom - y < 14);
     }
   }
+});
+
+test("moments that are close are one mark with their number, and no mark is in another's way", () => {
+  const happened = new Int32Array(4000);
+  for (let step = 0; step < 4000; step += 2) happened[step] = HAPPENED.evicted;
+  happened[11] = happened[13] = HAPPENED.preempted;
+  const { painter, marks } = recordingPencil(600, 40);
+  const columns = Array.from({ length: 500 }, (_, i) => ({
+    x: i,
+    width: 1,
+    from: 8 * i,
+    to: 8 * i + 7,
+  }));
+  drawMoments(painter, { model: { measures: { happened } } }, columns, 0);
+  const counts = marks.filter(({ kind }) => kind === "text");
+  assert.equal(counts[0].text, "2", "the preemptions are the most telling, and counted alone");
+  const evictions = counts.slice(1).map(({ text }) => Number(text));
+  assert.ok(evictions.every((count) => count <= 34 * 4) && evictions.length >= 14);
+  for (const [i, { x }] of counts.slice(1).entries()) assert.ok(x - counts[i].x >= 34);
 });

@@ -68,6 +68,7 @@ test("without a given step, a long log is read as far as an opening step is sear
   const early = openingStep(reading.model);
   await finish(reading);
   assert.equal(openingStep(reading.model), early, "the rest of the log does not change it");
+  assert.equal(openingStep(reading.model, Infinity), 19_000, "but it has the best step of all");
 });
 
 test("reading continues until the selected request is there", async () => {

@@ -10,36 +10,66 @@ import type { Theme } from "./palette.ts";
 import type { Column } from "./strip.ts";
 
 const SIZE = 8; // px; marks closer than this are joined
+const LABEL = 22; // px of a mark with its count
+const CLUSTER = 34; // px that one mark stands for at most
 
-/** Draws the marks of `columns` (steps or groups of them) with their tops at `top`. */
+/** the moments that one mark stands for */
+type Cluster = { from: number; last: number; bits: number; counts: Map<MomentKind, number> };
+
+/**
+ * Draws the marks of `columns` (steps or groups of them) with their tops at `top`. Moments that are too close for marks
+ * of their own have one mark, the most telling, and the number of steps that have it.
+ */
 export function drawMoments(
   painter: CanvasPainter,
   { model }: { model: Model },
   columns: Column[],
   top: number,
 ) {
-  const { happened } = model.measures;
-  let group: { x: number; bits: number } | null = null;
-  const flush = () => {
-    const kind = group && momentKind(group.bits);
-    if (group && kind) MARKS[kind](painter, group.x, top, painter.theme);
-    group = null;
-  };
+  let cluster: Cluster | null = null;
   for (const { x, width, from, to } of columns) {
-    let bits = 0;
-    for (let i = from; i <= to; i += 1) bits |= happened[i];
+    const { bits, counts } = momentsIn(model, from, to);
     if (!bits) continue;
     const middle = x + width / 2;
-    if (group && middle - group.x < SIZE && width < SIZE - 2) {
-      // The more telling of two close marks stays at its place.
-      if (momentKind(group.bits | bits) !== momentKind(group.bits)) group.x = middle;
-      group.bits |= bits;
+    const isMany = cluster && [...cluster.counts.values()].reduce((sum, one) => sum + one, 0) > 1;
+    const isClose = cluster && middle - cluster.last < (isMany ? LABEL : SIZE);
+    if (cluster && isClose && width < SIZE - 2 && middle - cluster.from < CLUSTER) {
+      cluster.last = middle;
+      cluster.bits |= bits;
+      for (const [kind, count] of counts)
+        cluster.counts.set(kind, count + (cluster.counts.get(kind) ?? 0));
       continue;
     }
-    flush();
-    group = { x: middle, bits };
+    if (cluster) drawCluster(painter, cluster, top);
+    cluster = { from: middle, last: middle, bits, counts };
   }
-  flush();
+  if (cluster) drawCluster(painter, cluster, top);
+}
+
+/** What happens in a column, and in how many of its steps each kind is the most telling. */
+function momentsIn({ measures: { happened } }: Model, from: number, to: number) {
+  const counts: Map<MomentKind, number> = new Map();
+  let bits = 0;
+  for (let i = from; i <= to; i += 1) {
+    const kind = momentKind(happened[i]);
+    if (!kind) continue;
+    bits |= happened[i];
+    counts.set(kind, 1 + (counts.get(kind) ?? 0));
+  }
+  return { bits, counts };
+}
+
+/** Finishes are common, and their number says little. */
+function drawCluster(painter: CanvasPainter, { from, bits, counts }: Cluster, top: number) {
+  const kind = momentKind(bits);
+  if (!kind) return;
+  MARKS[kind](painter, from, top, painter.theme);
+  const count = counts.get(kind) ?? 0;
+  if (count < 2 || kind === "finished") return;
+  const words = count < 1000 ? `${count}` : `${(count / 1000).toFixed(count < 9950 ? 1 : 0)}k`;
+  const { ink, muted } = painter.theme;
+  const bold = kind === "preempted";
+  painter.text(words, from + 6, top + 9, { size: 9.5, bold, color: bold ? ink : muted });
 }
 
 const MARKS: Record<

@@ -16,6 +16,7 @@ import {
   type Facts,
 } from "../compare/compare.ts";
 import { h } from "../drawing/html.ts";
+import { openingRequest, openingStep, SEARCHED } from "../model/index.ts";
 import { predictionInNotebook } from "../predict/predict.ts";
 import { forgetAddress, keepInAddress, readAddress, writeAddress } from "./address.ts";
 import { bytesOf } from "./log_bytes.ts";
@@ -132,6 +133,14 @@ export async function load(board: Board, log: ArrayBufferView, opening: Opening)
   }
   board.open(model, opening);
   await showRest(board, reader, isCurrent, count);
+  if (isCurrent() && opening.step == null && opening.selected === undefined) openAtBest(board);
+}
+
+/** Goes to the most telling step of a long log, of which only the beginning was searched, unless the reader has moved. */
+function openAtBest({ model, view }: Board) {
+  if (model.events.length <= SEARCHED || view.store.touched) return;
+  const step = openingStep(model, Infinity);
+  view.store.set({ step, selected: openingRequest(model, step) });
 }
 
 /** Shows the rest of the log as it is read, or the error in it. */

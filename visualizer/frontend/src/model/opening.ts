@@ -7,7 +7,10 @@
 import { HAPPENED } from "./happenings.ts";
 import type { Model } from "./model.ts";
 
-/** Events of a log that are searched for the opening step, so that a long log is drawn before it is read. */
+/**
+ * Events of a log that are searched for the opening step, so that a long log is drawn before it is read. A reader who has
+ * not moved by the time it is read is taken to the best step of all.
+ */
 export const SEARCHED = 50_000;
 
 /** What a step's happenings are worth, in quarters of a point. */
@@ -25,11 +28,11 @@ const WAITING = { quarters: 4, most: 5 };
 const RUNNING = { quarters: 1, most: 8 };
 const EDGE = 16; // less in the first and last tenth of the run
 
-/** The score of each step that is searched, in quarters of a point. */
-export function openingScores(model: Model) {
+/** The score of each step that is searched, those of the first `searched` events, in quarters of a point. */
+export function openingScores(model: Model, searched = SEARCHED) {
   const { happened, waiting, running } = model.measures;
   const { steps, firstSeq } = model;
-  const beyond = steps.findIndex(({ to }) => to - firstSeq >= SEARCHED);
+  const beyond = steps.findIndex(({ to }) => to - firstSeq >= searched);
   const count = beyond < 0 ? steps.length : Math.max(1, beyond);
   const tenth = Math.floor(count / 10);
   return Array.from({ length: count }, (_, index) => {
@@ -48,9 +51,9 @@ export function openingScores(model: Model) {
  * Returns the step with the highest score. If several have it, this is the earliest in which something happens or
  * a request waits, or else the last.
  */
-export function openingStep(model: Model) {
+export function openingStep(model: Model, searched = SEARCHED) {
   const { happened, waiting } = model.measures;
-  const scores = openingScores(model);
+  const scores = openingScores(model, searched);
   const isDull = (index: number) => !(happened[index] & TELLING) && !waiting[index];
   const best = scores.reduce(
     (most, score, index) =>
@@ -60,10 +63,10 @@ export function openingStep(model: Model) {
   return model.firstStep + best;
 }
 
-/** The request that the opening step is about. */
-export function openingRequest(model: Model): number | null {
+/** The request that a step, the opening step, is about. */
+export function openingRequest(model: Model, step: number = openingStep(model)): number | null {
   if (!model.stepCount) return null;
-  const { story, running, waiting } = model.frame(openingStep(model));
+  const { story, running, waiting } = model.frame(step);
   const { preemptions, copies, forks, rows, gains, admissions, evictions } = story;
   const rejected = rows.find(({ request, drafts }) => {
     const gain = drafts.length && gains.find((one) => one.request === request);

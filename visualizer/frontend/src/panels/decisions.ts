@@ -12,11 +12,12 @@ import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { labAddress, sourceOf } from "../board/sources.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { closest, h, plural } from "../drawing/html.ts";
+import { closest, h, plural, visible } from "../drawing/html.ts";
 import { chip, wordNodes } from "../drawing/words_html.ts";
 import type { Decision } from "../model/decisions.ts";
 import type { Frame } from "../model/frame.ts";
 import { type Fact, knowledgeWords, lacks } from "../model/knowledge.ts";
+import { draftsOf } from "../model/tokens.ts";
 
 type Line = Pick<Decision, "kind" | "spans"> & Partial<Decision>;
 
@@ -224,8 +225,23 @@ function row(decision: Line, index: number, context: BoardContext) {
   const who = h("td.who", chip(decision.request, context));
   if (decision.tokens == null)
     return h("tr", attributes, who, h("td.what", { colspan: 2 }, ...words));
+  words.push(...draftNodes(context.frame, decision.request));
   const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
   return h("tr", attributes, who, h("td.what", ...words), h("td.budget.muted", budget));
+}
+
+const MOST_DRAFTS = 8;
+const SIGNS = { kept: "✓", refused: "✗" } as Record<string, string>;
+
+/** ": ✓ apple ✗ and – a": what became of each draft of a request, beside the decision to check it. */
+function draftNodes(frame: Frame, request: number) {
+  const checked = draftsOf(frame, request);
+  if (!checked) return [];
+  const shown = checked.drafts.slice(0, MOST_DRAFTS).map(({ text, token, fate }) => {
+    const written = text == null ? `token ${token}` : visible(text.trim() || text);
+    return h("span", { class: `guess ${fate}` }, ` ${SIGNS[fate] ?? "–"} ${written}`);
+  });
+  return [":", ...shown, checked.drafts.length > MOST_DRAFTS ? " …" : ""];
 }
 
 /** Chips of the first requests and the selected one; the others are counted. */

@@ -172,6 +172,7 @@ function goodputNodes({ good, requests, duration: took }: Summary, slo: Slo, lev
 
 /** The total wait, and a bar with a part for each cause. */
 function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: string) {
+  if (!waited) return cell("waited", "never");
   const amountOf = (amount: number) =>
     waitUnit === "us" ? duration(amount) : plural(amount, "step");
   const share = (amount: number) => `${Math.round((100 * amount) / waited)} %`;
@@ -187,12 +188,7 @@ function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: stri
   const said = waits.map(({ cause, amount }) => `${causeWords(cause)} ${amountOf(amount)}`);
   return h(
     "div.cell.stack.wide",
-    h(
-      "span.name.cut.small.muted",
-      "waited ",
-      h("strong", waited ? amountOf(waited) : "never"),
-      ...halved(words),
-    ),
+    h("span.name.cut.small.muted", "waited ", h("strong", amountOf(waited)), ...halved(words)),
     bar,
     h("span.for-screen-readers", said.join(", ")),
   );
