@@ -7,8 +7,11 @@ from playwright.sync_api import expect
 
 from engine import Cost, EngineConfig, Workload, simulate
 from engine.simulation.workload import poisson, uniform
-from tests.browser.board import BoardOnPage, expect_fold, right_end
+from tests.browser.axe import expect_no_violation
+from tests.browser.board import BoardOnPage, expect_fold, numbers_in, right_end
 from tests.browser.exported import the_log
+from tests.visualizer.storytellers import crowd
+from visualizer import read
 
 PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens")
 
@@ -90,3 +93,19 @@ def test_the_text_stays_scrolled_while_the_reader_steps(open_board):
     board.press(",")
     board.expect_step(249)
     assert text.evaluate("(element) => element.scrollTop") == -60
+
+
+def test_more_live_requests_than_marks_are_groups_that_can_be_opened(open_board):
+    log = crowd(48, [f"chat-{i}" if i % 2 else "agent" for i in range(48)], max_batch_size=1)
+    step = int(read(log).steps.query("waiting == 35").index[0])
+    board = open_board(log, step=step)
+    groups = board.root.locator(".groups [data-group]")
+    sizes = [sum(numbers_in(text)) for text in groups.locator(".muted").all_inner_texts()]
+    assert sum(sizes) == 36 and len(sizes) == 2
+    groups.first.click()
+    expect(board.root.locator(".groups .chips [data-request]")).to_have_count(sizes[0])
+    board.root.locator("[data-group-by=state]").click()
+    expect(board.root.locator(".groups .chips")).to_have_count(0)
+    expect_no_violation(board.page)
+    board.press("Home")
+    expect(groups.first).to_be_hidden()

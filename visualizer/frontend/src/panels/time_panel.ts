@@ -45,6 +45,7 @@ import { halved } from "../drawing/words_html.ts";
 import { halfDot, knowledgeWords, lacks, missing } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
+import { GroupsBox } from "./groups_box.ts";
 import { requestTable, stepTable, tablesBox } from "./tables.ts";
 import { listenToPointer } from "./time_pointer.ts";
 
@@ -89,6 +90,7 @@ export class TimePanel extends Part {
     this.spacer,
   );
   alternative = tablesBox();
+  groups = new GroupsBox(this.board);
   /** The selected range on the strip and on the lanes: on a long log their scales differ. */
   rangeBoxes = [0, 1].map(() => h("div.range", { hidden: true, "aria-hidden": "true" }));
   rangeWords = h("p.note.range-words", { role: "status", hidden: true });
@@ -101,6 +103,7 @@ export class TimePanel extends Part {
     h("div.waiting", this.band, this.queueButton),
     this.axis,
     this.legend,
+    this.groups.element,
     ...this.rangeBoxes,
     this.rangeWords,
     this.alternative,
@@ -427,6 +430,7 @@ export class TimePanel extends Part {
     const words = describeStep(model, frame.step).map(textOf).join("; ");
     this.strip.setAttribute("aria-label", `${words}; of ${model.lastStep} steps`);
     this.writeWaiting();
+    this.groups.show(Math.floor(this.viewHeight / this.laneHeight));
     const passes = model.measures.computed(frame.step);
     this.overlap.setAttribute(
       "aria-label",
