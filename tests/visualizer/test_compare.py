@@ -299,12 +299,8 @@ def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(
     for comparison in (early, machines):
         assert comparison.facts["end_noise"]["share"] is None
         assert comparison.note
-        times = {
-            better
-            for name, a, b, _, better in comparison.facts["totals"]
-            if "ms" in name and a != b
-        }
-        assert times == {"unknown"}, "which is another word than noise"
+        rows = [row for row in comparison.facts["totals"] if "ms" in row[0] and row[1] != row[2]]
+        assert {row[-1] for row in rows} == {"unknown"}, "which is another word than noise"
     # A count is exact on any machine.
     assert {name: better for name, *_, better in machines.facts["totals"]}["preemptions"] == "b"
     # Simulated runs are exact, so the better value is named.
@@ -323,9 +319,9 @@ def held(log: EventLog, step: int, us: int) -> EventLog:
     late, now, other = 0, 0, EventLog()
     for event in copy.deepcopy(list(log)):
         if isinstance(event, v.StepStarted) and event.step == step:
-            other.append(v.EnginePaused({"at": now}))
-            other.append(v.EngineResumed({"at": now + us}))
             late = us
+            for pause in (v.EnginePaused({"at": now}), v.EngineResumed({"at": now + us})):
+                other.append(pause)
         t = getattr(event, "t", {})
         for name in t.keys() & {"at", "start", "scheduled", "end"}:
             t[name] += late
@@ -340,7 +336,6 @@ def test_a_pause_is_shown_and_not_counted(log):
     assert change.pop("paused or idle, ms") == pytest.approx(12_800)
     assert change.abs().max() == pytest.approx(0)
     assert comparison.requests.filter(like="_change").abs().max(axis=None) == pytest.approx(0)
-    assert "paused or idle, ms" not in compare(log, log).totals.index
 
 
 def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log):
