@@ -1,4 +1,4 @@
-"""`underglass why`: ask a log why a request was slow, why it missed the cache, or what is stuck.
+"""`underglass why`: ask a log what limited the run, why a request was slow, or what is stuck.
 
 It needs no server packages: only the event log and what reads it.
 """
@@ -41,38 +41,51 @@ def why(
         _question("--stuck", help="The queue of --step, or of the last step: ages and reasons."),
     ] = False,
 ) -> None:
-    """Explain from a log why a request was slow.
+    """Explain from a log why a request or a whole run was slow.
 
-    The parts of its time add up to its latency. Each part says whether it is inferred
-    or unknown; all others are recorded in the log.
+    Without a request: what limited the run, from when to when, and what that cost;
+    with --stuck, the queue.
 
-    Without a request, --stuck explains the queue.
+    With a request: the parts of its time, which add up to its latency. Each part says
+    whether it is inferred or unknown; all others are recorded in the log.
     """
     from engine.core.log.log import LogError
     from visualizer.reading.why import WhyError
 
     if missed and (stuck or step is not None):
         fail(f"--missed and {'--stuck' if stuck else '--step'} are two questions: ask one")
-    if stuck == (request is not None):
-        fail("give a REQUEST, or --stuck for the whole queue")
+    if stuck and request is not None:
+        fail("--stuck is a question about the whole queue: leave out REQUEST")
+    if request is None and (missed or (step is not None and not stuck)):
+        fail(f"{'--missed' if missed else '--step'} is a question about one request: give REQUEST")
     try:
-        answer = _answer(read_named(file), request, missed=missed, step=step)
+        answer = _answer(read_named(file), request, missed=missed, step=step, stuck=stuck)
     except (LogError, WhyError) as error:
         fail(f"{file}: {error}")
     typer.echo(answer)
 
 
 def _answer(
-    log: "EventLog | ClusterLog", request: str | None, *, missed: bool, step: int | None
+    log: "EventLog | ClusterLog",
+    request: str | None,
+    *,
+    missed: bool,
+    step: int | None,
+    stuck: bool,
 ) -> str:
     from engine.core.log.log import EventLog
     from visualizer.reading.why import WhyError, why
     from visualizer.reading.why.find import request_named, request_names
 
+    if request is None and not stuck:
+        return str(read(log).regimes)
     if missed and request is not None:
         return str(read(log).why_missed(request))
     if not isinstance(log, EventLog):
-        raise WhyError("a cluster log answers only --missed; use the log of one replica")
+        raise WhyError(
+            "a cluster log says what limited it, and with --missed why a request missed the cache; "
+            "for other questions use the log of one replica"
+        )
     if request is None:
         return str(read(log).stuck(step))
     if step is not None:

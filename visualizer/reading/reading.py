@@ -6,6 +6,7 @@
     read(engine.log).requests             the same as a pandas frame; also steps and tokens
     read(engine.log).why("Ada", step=7)   the causal chain in words
     read(engine.log).waterfall            where each request's time went
+    read(engine.log).regimes              what limited the run, from when to when
 
 A log only records: `engine/core/log` appends, saves, loads and folds. Nothing here is stored either,
 because each property is computed from the events when it is asked for.
@@ -20,6 +21,7 @@ from engine.core.log.vocabulary import StepFinished
 from visualizer.reading.expert_loads import ExpertLoads
 from visualizer.reading.frames import frame
 from visualizer.reading.knowledge import LogKnowledge
+from visualizer.reading.regimes import ClusterRegimes, Regimes, regimes_of, regimes_of_cluster
 from visualizer.reading.rows import (
     OutputTokenRow,
     RequestRow,
@@ -153,6 +155,11 @@ class Reading:
         """Where each request's time went."""
         return Waterfall(self.log)
 
+    @property
+    def regimes(self) -> Regimes:
+        """What limited the run, from when to when, and what that cost."""
+        return regimes_of(self.log)
+
     def why(self, request: int | str, step: int | None = None) -> str:
         """Return what happened to a request in a step, and why; None: in the last step."""
         if isinstance(request, str):
@@ -188,6 +195,11 @@ class ClusterReading:
     def decisions(self) -> "pd.DataFrame":
         """`decision_rows` as a frame."""
         return frame(DecisionRow, self.decision_rows)
+
+    @property
+    def regimes(self) -> ClusterRegimes:
+        """What limited each replica, and where requests waited longest."""
+        return regimes_of_cluster(self.log)
 
     @property
     def token_rows(self) -> list[DeliveredRow]:

@@ -1,0 +1,274 @@
+"""What limited a run: ten logs with known causes, and every number against a plain fold."""
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from engine import EngineConfig, EventLog, Workload, simulate
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.sampling_params import SamplingParams
+from engine.simulation.cost_runner import Cost
+from engine.simulation.latencies import PausedTime
+from engine.simulation.workload import Arrival
+from tests.engine.test_waterfall import recorded
+from tests.engine.workloads import named, windowed
+from visualizer import read
+from visualizer.reading.regimes.words import _FOR
+from visualizer.reading.waterfall.words import in_words
+from visualizer.scenario import gallery
+
+ROOM = {"max_kv_tokens": 8192, "max_batch_size": 8, "token_budget": 256, "prefix_cache": "off"}
+SMALL = ROOM | {"max_kv_tokens": 512, "max_batch_size": 12}
+LONG_PROMPTS = ROOM | {"max_batch_size": 64, "token_budget": 64}
+
+
+def at(times: list[int], prompt: int, output: int) -> list[Arrival]:
+    params = SamplingParams(max_tokens=output, ignore_eos=True)
+    prompts = [[97 + number % 5] * prompt for number in range(len(times))]
+    return [
+        Arrival(at_ms=ms, prompt=p, params=params) for ms, p in zip(times, prompts, strict=True)
+    ]
+
+
+def every(ms: int, count: int, begin: int = 0) -> list[int]:
+    return [begin + ms * number for number in range(count)]
+
+
+BURST = [*every(60, 12), *[700] * 40, *every(60, 12, 1300)]
+LATE = [*at(every(60, 20), 16, 16), *at(every(2, 24, 1200), 64, 64)]
+# name: requests, settings, the kinds of the regimes in order, what requests wait for most
+CAUSES: dict[str, tuple[list[Arrival], dict[str, Any], str, str]] = {
+    "calm": (at(every(60, 12), 16, 16), ROOM, "calm", ""),
+    "seats": (at(every(10, 80), 16, 24), ROOM, "calm seat-bound", "batch_full"),
+    "static": (at([0] * 32, 16, 24), ROOM | {"batching": "static"}, "seat-bound", "static_batch"),
+    "blocks": (at(every(5, 60), 64, 32), SMALL, "memory-bound", "whole_sequence"),
+    "reserved": (
+        at(every(5, 60), 64, 32),
+        SMALL | {"preemption": False},
+        "memory-bound",
+        "reserved_blocks",
+    ),
+    "late": (LATE, SMALL, "calm memory-bound", "whole_sequence"),
+    "thrash": (
+        at(every(5, 40), 16, 120),
+        SMALL | {"admission": "first_chunk"},
+        "thrash",
+        "no_free_blocks",
+    ),
+    "burst": (at(BURST, 16, 16), ROOM, "calm burst", "batch_full"),
+    "prompts": (at(every(20, 60), 400, 2), LONG_PROMPTS, "prefill-bound", "token_budget"),
+    "idle": (at(every(2000, 12), 16, 16), ROOM, "idle", ""),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_known_cause_is_found(name: str) -> None:
+    inputs, settings, kinds, cause = CAUSES[name]
+    log = simulate(Workload(inputs), EngineConfig(**settings), cost=Cost(5, 0.05))
+    check(log)
+    regimes = read(log).regimes
+    found = " ".join(one.kind for one in regimes)
+    assert found in (kinds, f"{kinds} calm"), "the last requests may find it calm"
+    assert max(regimes.waited, key=lambda one: regimes.waited[one], default="") == cause
+    assert {one.kind for one in regimes.limit} == {*kinds.split()} - {"calm", "idle"}
+
+
+def test_every_number_is_that_of_the_fold(soak: bool, first_seed: int) -> None:
+    limited = 0
+    for seed in range(first_seed, first_seed + (10_000 if soak else 300)):
+        with named(seed):
+            log = recorded(seed)
+            limited += check(log)
+            if seed % 4 == 0:
+                check(windowed(log, 60))
+                check(EventLog.from_bytes(b"\n".join([*log.deterministic(), b""])))
+    assert limited > 100
+    for scenario in gallery().values():
+        check(scenario.log)
+
+
+Steps = dict[int, dict[str, Any]]
+
+
+def folded(log: EventLog) -> Steps:
+    """Return what happens in each finished step, read from the fold and from the waterfall."""
+    state, ahead, steps, before, paused = State(), Steps(), Steps(), -1, PausedTime()
+    waterfall, is_idle, arrived, victims = read(log).waterfall, False, 0, dict[int, list[int]]()
+    for event in log:
+        arrived += isinstance(event, v.RequestArrived)
+        is_idle |= isinstance(event, v.RequestArrived) and not state.requests
+        state.apply(event)
+        if waterfall.unit == "us":
+            paused.note(event)
+        match event:
+            case v.Keyframe():
+                ahead = {number: described(state, rows) for number, rows in state.plans.items()}
+            case v.StepStarted():
+                ahead[event.step] = NOTHING | {"arrived": arrived, "is_idle": is_idle}
+                arrived, is_idle = 0, False
+            case v.Preempted():
+                victims.setdefault(state.step, []).append(event.request)
+            case v.StepScheduled():
+                ahead.setdefault(state.step, NOTHING.copy()).update(
+                    described(state, event.rows, event)
+                )
+            case v.StepFinished():
+                step = ahead.pop(event.step, NOTHING)
+                if any(other < event.step for other in ahead):
+                    continue
+                start, end, idle = event.t.get("start", 0), event.t.get("end", 1), 0
+                if step["is_idle"] and 0 <= before < start:
+                    idle = start - before - paused.between(before, start)
+                busy = max(0, end - max(start, before)) if waterfall.unit == "us" else 1
+                before = max(before, end)
+                steps[event.step] = step | {"busy": busy, "idle": idle, "again": Counter()}
+                steps[event.step]["victims"] = victims.get(event.step, [])
+    for life in waterfall._records.lives.values():
+        for number, work in life.work.items():
+            if work.again and number > life.forked and number in steps:
+                lost = [one.begin for one in life.absences if one.begin <= number]
+                cause = lost[-1] if lost and lost[-1] in steps else number
+                steps[cause]["again"][life.id] += work.again
+    return steps
+
+
+NOTHING = dict.fromkeys(("seats", "tokens", "prompt", "stalled", "arrived", "is_idle"), 0)
+NOTHING |= {"waits": Counter()}  # type: ignore[dict-item]
+
+
+def described(state: State, rows: list[v.ScheduledRow], event: Any = None) -> dict[str, Any]:
+    skipped, waits = dict(event.skipped) if event else {}, Counter[str]()
+    for request in state.waiting:
+        reason = skipped.get(request) or (event.blocked.reason if event else "unknown")
+        waits["preempted" if state.requests[request].preemptions else reason] += 1
+    live = {row.request: row for row in rows if row.request in state.requests}
+    prompts = [row.count for r, row in live.items() if row.start < state.requests[r].prompt_length]
+    return ({} if event else NOTHING) | {
+        "waits": waits,
+        "seats": sum(state.requests[request].num_seqs for request in state.running),
+        "tokens": sum(row.count for row in live.values()),
+        "prompt": sum(prompts),
+        "stalled": list(skipped.values()).count("token_budget"),
+    }
+
+
+def facts(steps: Steps, seats: int) -> dict[str, Any]:
+    """The numbers of some steps, by the names that `CLAIMS` uses."""
+    queued = [step for step in steps.values() if step["waits"].total()]
+    number, waited, again = max(1, len(queued)), Counter[str](), Counter[int]()
+    for step in steps.values():
+        again += step["again"]
+        waited.update({cause: n * step["busy"] for cause, n in step["waits"].items()})
+    sums = {
+        name: sum(one[name] for one in steps.values())
+        for name in (*NOTHING, "busy", "idle")
+        if name != "waits"
+    }
+    taken = sum(step["seats"] for step in queued) / number
+    return sums | {
+        "first": min(steps),
+        "last": max(steps),
+        "steps": len(steps),
+        "taken": taken,
+        "empty": seats - taken,
+        "max": seats,
+        "waiting": sum(step["waits"].total() for step in queued) / number,
+        "victims": sum(len(step["victims"]) for step in steps.values()),
+        "prompts": sums["prompt"] / max(1, sums["tokens"]),
+        "idling": sums["idle"] / max(1, sums["idle"] + sums["busy"]),
+        "waited": waited.total(),
+        "causes": +waited,
+        "again": again.total(),
+        "twice": sorted(again),
+        "requests": len(again),
+    }
+
+
+N, P, T = r"(\d+(?:,\d{3})*(?:\.\d+)?)", r"(all|under 1 %|\d+ %)", r"([\d.,]+ (?:s|ms|steps?))"
+# What a text may claim, and the facts that its numbers must be.
+CLAIMS = {
+    f"(?:From step|Of steps) {N} to (?:step )?{N}": "first last",
+    f"From step {N} on": "first",
+    f"Up to step {N}": "last",
+    rf"{N} requests? w(?:as|ere) partly computed twice \({N} tokens?\)": "requests again",
+    f"{N} of {N} seats? stays? empty while {N} requests? waits?": "empty max waiting",
+    f"{N} requests? waits? while all {N} seats are taken": "waiting taken",
+    f"{N} requests? waits? while {N} of {N} seats": "waiting taken max",
+    f"on average {N} requests? waits?": "waiting",
+    f"{P} of the (?:computed )?tokens are": "prompts",
+    f"got no tokens {N} times": "stalled",
+    f"in {N} steps?": "steps",
+    f"wait {T} in all|{T} waited": "waited",
+    f"{P} of it, {T}": "idling idle",
+    f"no request for {T}": "idle",
+    f"{N} preemptions?: {N} tokens? of {N} requests? ha(?:s|ve) to": "victims again requests",
+    f"with {N} preemptions?": "victims",
+    f"{N} tokens? again": "again",
+    f"{N} requests? arrive in steps? {N}(?: to {N})?": "burst begin end",
+    f"{P}(?: of (?:all waiting is|it)| waiting is) (?:for [a-z]+|in these steps)": "share",
+}
+
+
+def check_claims(text: str, known: dict[str, Any], unit: Any) -> None:
+    """Compare every number of a text with the facts; none may be left."""
+    rest = text
+    for pattern, names in CLAIMS.items():
+        for match in re.finditer(f"(?i){pattern}", text):
+            said = [group for group in match.groups() if group]
+            for word, name in zip(said, names.split(), strict=False):
+                assert agrees(word, known[name], unit), (text, word, known[name])
+            rest = rest.replace(match[0], "")
+    assert not re.search(r"\d| %", rest), (rest, text)
+
+
+def agrees(word: str, value: float, unit: Any) -> bool:
+    if word in ("all", "99 %", "under 1 %"):
+        low, high = {"all": (1, 1), "99 %": (0.985, 1)}.get(word, (0, 0.005))
+        return low <= value <= high
+    if word.endswith("%"):
+        return abs(int(word[:-2]) / 100 - value) <= 0.00501
+    if word.endswith(("s", "step")):
+        return word == in_words(int(value), unit)
+    exact = 0 if isinstance(value, int) else 0.0501 + 0.45 * (value > 9.9)
+    return abs(float(word.replace(",", "")) - value) <= exact
+
+
+def check(log: EventLog) -> int:
+    """Compare each regime, its words and the sentence with the fold; return the number of limits."""
+    regimes, whole = read(log).regimes, folded(log)
+    seats, limit, covered = regimes.columns.settings["max_batch_size"], Steps(), list[int]()
+    bursts = dict[str, int]()
+    for one in regimes:
+        steps = {n: step for n, step in whole.items() if one.first <= n <= one.last}
+        covered += steps
+        known = facts(steps, seats)
+        if one.burst is not None:
+            begin, end, _ = one.burst
+            burst = sum(whole[number]["arrived"] for number in range(begin, end + 1))
+            bursts |= {"burst": burst, "begin": begin, "end": end}
+        known |= bursts
+        limit |= steps if one in regimes.limit else {}
+        assert (known["first"], known["last"]) == (one.first, one.last)
+        assert (known["causes"], known["twice"]) == (one.waited, sorted(one.twice))
+        assert one.preemptions == [(n, r) for n, step in steps.items() for r in step["victims"]]
+        for text in (one.words, one.cost):
+            check_claims(text, known, regimes.unit)
+    assert covered == list(whole)
+    if not whole:
+        return 0
+    known = facts(limit or whole, seats) | bursts
+    everywhere, said = facts(whole, seats), regimes.sentence
+    for causes, words in (*_FOR.values(), (("static_batch",), "for the batch to end")):
+        if words in said:
+            known["share"] = sum(everywhere["causes"][one] for one in causes) / everywhere["waited"]
+    if "in these steps" in said:
+        known["share"] = known["waited"] / everywhere["waited"]
+    if regimes.columns.begins_after:
+        part, said = said.split(": ", 1)
+        check_claims(part, everywhere, regimes.unit)
+    check_claims(said, known, regimes.unit)
+    assert regimes.worst in (limit or [None])
+    return len(regimes.limit)
