@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine import EngineConfig, EventLog, Workload, simulate
+from engine import EngineConfig, EventLog, Workload, simulate, simulate_cluster
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.sampling_params import SamplingParams
@@ -15,6 +15,7 @@ from engine.simulation.latencies import PausedTime
 from engine.simulation.workload import Arrival
 from tests.engine.test_waterfall import recorded
 from tests.engine.workloads import named, windowed
+from tests.facts import assert_names
 from visualizer import read
 from visualizer.reading.regimes.words import _FOR
 from visualizer.reading.waterfall.words import in_words
@@ -272,3 +273,14 @@ def check(log: EventLog) -> int:
     check_claims(said, known, regimes.unit)
     assert regimes.worst in (limit or [None])
     return len(regimes.limit)
+
+
+def test_a_cluster_names_the_replica_at_which_requests_wait_longest() -> None:
+    log = simulate_cluster(
+        Workload(at(every(5, 40), 16, 40)), EngineConfig(**ROOM), cost=Cost(5, 0.05)
+    )
+    regimes = read(log).regimes
+    waits = {name: sum(read(one).regimes.waited.values()) for name, one in log.replicas.items()}
+    worst = max(waits, key=lambda name: waits[name])
+    assert_names(regimes.sentence, 2, worst, f"{100 * waits[worst] / sum(waits.values()):.0f} %")
+    assert all(str(read(one).regimes) in str(regimes) for one in log.replicas.values())

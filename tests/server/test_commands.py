@@ -146,7 +146,7 @@ what-if nosuch max_batch_size=8             | nosuch
 what-if vllm_tigth max_batch_size=8         | vllm_tight
 what-if folder max_batch_size=8             | folder directory
 why                                         | FILE "why -h"
-why hit                                     | REQUEST --stuck
+why hit --missed                            | REQUEST --missed
 why hit Nobody                              | Nobody
 why folder 1                                | folder directory
 why gone.jsonl 1                            | "gone.jsonl: No such file"
@@ -327,6 +327,7 @@ def test_each_question_has_the_answer_of_the_log(file):
     log = read_source(file)
     assert isinstance(log, EventLog)
     asked = {
+        (): read(log).regimes,
         ("2",): read(log).why_slow(2),
         ("2", "--missed"): read(log).why_missed(2),
         ("--stuck",): read(log).stuck(),

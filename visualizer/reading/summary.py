@@ -28,7 +28,7 @@ MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, a percentile is
 
 
 def summary(log: EventLog) -> str:
-    """Return one line each for requests, steps, tokens, TTFT, ITL, prefix cache and memory.
+    """Return a line for what limited the run, and one each for requests, steps, tokens, TTFT and so on.
 
     The summary of a foreign log also names its engine and its gaps, and has "unknown" in a row whose
     facts the log lacks.
@@ -64,6 +64,7 @@ def summary(log: EventLog) -> str:
         del rows["drafts"]
     if not steps:
         del rows["KV blocks"]
+    rows = {"limit": read(log).regimes.sentence} | rows
     rows |= {name: UNKNOWN for name, facts in _NEEDS.items() if knows.lacks(*facts)}
     if knows.lacks("block_tables") and not knows.lacks("evictions"):
         rows["KV blocks"] = evicted
