@@ -70,9 +70,12 @@ def packed_log(
         return PackedLog(pack(events), cluster_options(events, at_ms, select), True)
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
-    options: dict[str, Any] = {}
+    run = read(events).regimes.as_dict()
+    options: dict[str, Any] = {"run": run}
     if (scenario := find_scenario(log)) is not None:
-        options = {"step": scenario.step, "selected": scenario.select, "about": scenario.about}
+        options |= {"step": scenario.step, "selected": scenario.select, "about": scenario.about}
+    elif run["worst"] is not None:
+        options["step"] = run["worst"]
     if step is not None:
         options["step"] = step
     if select != "auto":

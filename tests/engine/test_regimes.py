@@ -204,7 +204,7 @@ CLAIMS = {
     f"in {N} steps?": "steps",
     f"wait {T} in all|{T} waited": "waited",
     f"{P} of it, {T}": "idling idle",
-    f"no request for {T}": "idle",
+    f"no request for {T}|{T} idle": "idle",
     f"{N} preemptions?: {N} tokens? of {N} requests? ha(?:s|ve) to": "victims again requests",
     f"with {N} preemptions?": "victims",
     f"{N} tokens? again": "again",

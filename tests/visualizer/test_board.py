@@ -12,7 +12,7 @@ from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import BlockMap, RadixTree, Scheduler, Timeline, Tokens, read, show, to_perfetto
 from visualizer.logs import StepIndex, read_log
-from visualizer.reading.opening import opening
+from visualizer.reading.opening import eventful
 
 
 def test_a_log_is_read_in_every_form(log, tmp_path):
@@ -47,7 +47,7 @@ def test_without_preemption_it_opens_at_the_fork_and_without_a_fork_at_a_large_h
     assert roomy.selected == fork.request
     assert roomy.step == read(log).requests.first_token_step[fork.request]
     plain = read_log("hit")
-    step, request = opening(plain, StepIndex(plain))
+    step, request = eventful(plain, StepIndex(plain))
     assert StepIndex(plain).hits[step] == request
 
 

@@ -23,7 +23,7 @@ from tests.site.page_models import NODE
 from visualizer import read
 from visualizer.logs import StepIndex, settings_of
 from visualizer.reading.durations import duration
-from visualizer.reading.opening import opening
+from visualizer.reading.opening import eventful
 from visualizer.sources import read_source
 
 ROOT = Path(__file__).parents[2]
@@ -178,7 +178,7 @@ def test_python_and_the_board_open_at_the_same_step(first_seed, tmp_path):
     logs |= windowed(first_seed)
     save(logs, tmp_path)
     theirs = json.loads(node("openings.js", tmp_path))
-    ours = {name: list(opening(log, StepIndex(log))) for name, log in logs.items()}
+    ours = {name: list(eventful(log, StepIndex(log))) for name, log in logs.items()}
     assert theirs == ours
     assert any(read(log).steps.preempted.sum() for log in logs.values())
 

@@ -45,7 +45,7 @@ def test_the_first_run_has_preemptions_hits_and_a_queue():
     assert p.log.of(Preempted)
     assert read(p.log).steps.cached_tokens.sum() > 0
     assert read(p.log).steps.waiting.max() > 0
-    assert (p.board.step, p.board.selected) == opening(p.log, StepIndex(p.log))
+    assert (p.board.step, p.board.selected) == opening(p.log, StepIndex(p.log), read(p.log).regimes)
     assert p.previous is None
     assert repr(p).startswith("Playground(token_budget=48, ")
     assert repr(p) == repr(playground())

@@ -78,7 +78,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         super().__init__(parts, log=run.log)
         self.add_class("underglass-playground")
         self.board = Board(
-            run.log, *opening(run.log, StepIndex(run.log))
+            run.log, *opening(run.log, StepIndex(run.log), read(run.log).regimes)
         )  # an explicit step gives the board a model of its own, so it does not share its step
         self._boards.children = [self.board]
         self._show_numbers(run, "")

@@ -1,12 +1,14 @@
 """Choose the step at which a board opens, and the request that the board selects.
 
-`visualizer/frontend/src/model/opening.ts` makes the same choice in the browser. Python has to make it
-too, because a board has a current step before a browser shows it.
+A run with a limit opens at its worst step (`regimes`), and any other one at the step in which most
+happens. `visualizer/frontend/src/model/opening.ts` finds the latter in a log that Python
+has not read.
 """
 
 from engine.core.log import Event, EventLog, State
 from engine.core.log import vocabulary as v
 from visualizer.logs import StepIndex
+from visualizer.reading.regimes import Regimes
 
 # Events to search, because the browser draws a long log before it has read all of it.
 SEARCHED = 50_000
@@ -19,7 +21,14 @@ _MOST_WAITING, _MOST_RUNNING = 5, 8
 _KINDS = ("preempted", "copied", "forked", "rejected", "hit", "evicted", "row")
 
 
-def opening(log: EventLog, steps: StepIndex) -> tuple[int, int | None]:
+def opening(log: EventLog, steps: StepIndex, regimes: Regimes) -> tuple[int, int | None]:
+    """Return the step at which to open the board of a log, and the request to select."""
+    if regimes.worst is None:
+        return eventful(log, steps)
+    return regimes.worst, steps.notable_request(regimes.worst)
+
+
+def eventful(log: EventLog, steps: StepIndex) -> tuple[int, int | None]:
     """Return the step with the highest score, and the request that the step is about.
 
     The score of a step is the sum of these points:

@@ -17,6 +17,7 @@ import ipywidgets
 import traitlets
 
 from engine.core.log import EventLog
+from visualizer import read
 from visualizer.html import MODULE
 from visualizer.logs import (
     AXES,
@@ -65,6 +66,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
     slo = traitlets.List(traitlets.Float(), default_value=list(SLO)).tag(sync=True)
     project = traitlets.Dict().tag(sync=True)
     about = traitlets.Dict().tag(sync=True)
+    run = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self,
@@ -98,9 +100,9 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         self.count = len(events)
         self.steps = StepIndex(events)
         self.num_requests = count_requests(events)
-        request = None
+        request, regimes = None, read(events).regimes
         if step is None:
-            step, request = opening(events, self.steps)
+            step, request = opening(events, self.steps, regimes)
         if select == "auto":
             select = self.steps.notable_request(step) if request is None else request
         self.packed = pack(events)
@@ -116,6 +118,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
             },
             "step": step,
             "selected": select,
+            "run": regimes.as_dict(),
         }
 
     def _answer(self, _: Any, message: Any, __: Any) -> None:

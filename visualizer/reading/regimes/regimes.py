@@ -186,7 +186,7 @@ class Regimes:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what a page shows, as plain values."""
-        shown = ("kind", "first", "last", "cause", "words", "cost")
+        shown = ("kind", "first", "last", "cause", "worst", "words", "cost")
         bars = [{name: getattr(one, name) for name in shown} for one in self.regimes]
         return {"sentence": self.sentence, "worst": self.worst, "regimes": bars}
 

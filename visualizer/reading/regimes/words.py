@@ -190,7 +190,8 @@ def _cause(regime: "Regime", regimes: "Regimes") -> str:
 def cost_words(regime: "Regime", regimes: "Regimes") -> str:
     """Say what a regime cost: waiting time, and tokens that were computed again."""
     waited = _time(regime.waited_in_all, regimes)
-    parts = [f"{waited} waited"] * bool(regime.waited_in_all)
+    parts = [f"{_time(regime.idle, regimes)} idle"] * (regime.kind == "idle")
+    parts += [f"{waited} waited"] * bool(regime.waited_in_all)
     parts += [f"{count_of(regime.again or 0, 'token')} again"] * bool(regime.again)
     return ", ".join(parts) or "nothing waited"
 

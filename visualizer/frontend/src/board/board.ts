@@ -20,6 +20,7 @@ import { writeKnowledge } from "../panels/knowledge_panel.ts";
 import { MapPanel } from "../panels/map_panel.ts";
 import { MomentsBox } from "../panels/moments_box.ts";
 import { QueuePanel } from "../panels/queue_panel.ts";
+import { type RunInWords, RunPanel } from "../panels/run_panel.ts";
 import { SeatsRow } from "../panels/seats_row.ts";
 import { fitSentence } from "../panels/sentence_panel.ts";
 import { SummaryPanel } from "../panels/summary_panel.ts";
@@ -76,6 +77,7 @@ export interface BoardOptions extends ShellOptions {
   linkOf?: (state: BoardState) => string; // a link to a state
   project?: Project | null;
   about?: About;
+  run?: RunInWords | null; // what limited it
   trace?: () => Promise<Uint8Array>; // the bytes of a trace for Perfetto
 }
 
@@ -124,6 +126,7 @@ export class Board extends Shell {
   only: PanelName | null;
   model!: Model;
   sentence!: HTMLElement;
+  run: RunPanel;
   /** Those that the board has. */
   parts!: Parts;
   panels!: Panel[];
@@ -157,6 +160,8 @@ export class Board extends Shell {
     this.linkOf = linkOf;
     this.project = project;
     this.about = options.about;
+    this.run = new RunPanel(this);
+    this.run.show(options.run);
     this.trace = options.trace;
     this.store = view.store;
     this.onChange = onChange;
@@ -225,7 +230,9 @@ export class Board extends Shell {
     this.summary = new SummaryPanel((slo) => store.set({ slo }));
     boxes.push(this.summary.box);
     const summary = alone ? [] : [this.summary.element];
-    root.append(...heading, ...summary, lead, this.bar, this.grid, ...boxes);
+    if (!alone) this.time?.strip.after(this.run.bar);
+    const run = alone ? [] : [this.run.sentence];
+    root.append(...heading, ...summary, ...run, lead, this.bar, this.grid, ...boxes);
     if (!alone) root.append(this.knowledge, boardFoot(actions));
     bindKeys(root, boardKeys(actions));
     prepareForPrint(this);
@@ -267,6 +274,12 @@ export class Board extends Shell {
 
   brush(from: number | null, to?: number) {
     this.view.brush(from, to);
+  }
+
+  /** Shows what limited the run, once that is known or known anew. */
+  showRun(run: RunInWords | null) {
+    this.run.show(run);
+    if (this.model) this.layout();
   }
 
   /** Opens or closes the list of waiting requests. */

@@ -44,6 +44,7 @@ export const inNotebook =
       panel: traits.get("panel"),
       project: shared.get("project"),
       about: shared.get("about"),
+      run: shared.get("run"),
       trace: () => traceFrom(shared),
       onChange: () => sync.moved(),
     });
@@ -76,6 +77,7 @@ export const inNotebook =
       if (window && String(window) !== String(board.state().window)) board.restore({ window });
     });
     listen("change:log", () => replaceLog(view, shared));
+    listen("change:run", () => board.showRun(shared.get("run")));
     view.source ??= shared.get("log");
     view.bytes ??= bytesFor(view, shared);
     view.lastOfLog = lastOfLog(shared);

@@ -248,7 +248,20 @@ export class TimePanel extends Part {
   /** The height in board pixels, known before drawing. */
   get height() {
     const overlap = this.overlap.hidden ? 0 : OVERLAP_HEIGHT;
-    return STRIP_HEIGHT + overlap + HEADROOM + this.viewHeight + bandHeight() + AXIS_HEIGHT;
+    return (
+      STRIP_HEIGHT +
+      this.regimes +
+      overlap +
+      HEADROOM +
+      this.viewHeight +
+      bandHeight() +
+      AXIS_HEIGHT
+    );
+  }
+
+  /** The height of the bar of regimes in board pixels; a comparison has none. */
+  get regimes() {
+    return this.board.run?.height ?? 0;
   }
 
   /** Fits the window to another log: it keeps its width, around the cursor. */
@@ -374,6 +387,7 @@ export class TimePanel extends Part {
       scale: this.overview,
       window: long && this.isZoomed ? this.view : null,
     });
+    board.run?.place(this.overview, long);
     if (!this.overlap.hidden)
       drawOverlap(begin(overlap, OVERLAP_HEIGHT), { ...common, scale, still: moving });
     this.scene = {
@@ -398,7 +412,7 @@ export class TimePanel extends Part {
     const { range } = this.board.store;
     const places: [scale: Scale, top: number, height: number][] = [
       [this.overview, 18, STRIP_HEIGHT - 18],
-      [this.scale, STRIP_HEIGHT, this.height - STRIP_HEIGHT],
+      [this.scale, STRIP_HEIGHT + this.regimes, this.height - STRIP_HEIGHT - this.regimes],
     ];
     this.rangeBoxes.forEach((box, i) => {
       const [scale, top, height] = places[i];

@@ -1,0 +1,110 @@
+/**
+ * What limited the run: a sentence above the step's, and a bar under the strip. Python finds both
+ * (`visualizer/reading/regimes`): a page gets them with its log, a live page by a route, a notebook from its kernel.
+ */
+
+import { Part } from "../board/part.ts";
+import css from "../board/regimes.css";
+import { causeColour } from "../drawing/causes.ts";
+import { h } from "../drawing/html.ts";
+import type { Scale } from "../drawing/time_axis.ts";
+
+/** steps from `first` to `last` with one limit; `cause` is what requests wait for most, `worst` its worst step */
+interface Regime {
+  kind: string;
+  first: number;
+  last: number;
+  cause: string;
+  worst: number;
+  words: string;
+  cost: string;
+}
+
+/** what `Regimes.as_dict` in Python returns */
+export interface RunInWords {
+  sentence: string;
+  worst: number | null;
+  regimes: Regime[];
+}
+
+const BAR_HEIGHT = { wide: 40, narrow: 22 };
+/** The cause whose colour a regime has; calm and idle ones have none. */
+const COLOUR_OF: Record<string, string> = {
+  "seat-bound": "batch_full",
+  burst: "batch_full",
+  "memory-bound": "no_free_blocks",
+  thrash: "preempted",
+  "prefill-bound": "token_budget",
+  queue: "unknown",
+};
+
+export class RunPanel extends Part {
+  run: RunInWords | null = null;
+  lead = h("b");
+  rest = h("span");
+  sentence = h("p.run", { hidden: true }, h("style", css), this.lead, this.rest);
+  bar = h("div.regimes", { role: "group", "aria-label": "Regimes of the run", hidden: true });
+  cursor = h("i.cursor", { "aria-hidden": "true" });
+  #placed = "";
+
+  /** Shows a run; null while nothing is known about it. A run without a limit has no bar. */
+  show(run: RunInWords | null = null) {
+    this.run = run;
+    const end = run ? run.sentence.indexOf(":") + 1 : 0;
+    this.lead.textContent = run?.sentence.slice(0, end) ?? "";
+    this.rest.textContent = run?.sentence.slice(end) ?? "";
+    this.sentence.hidden = !run;
+    const regimes = run?.regimes ?? [];
+    this.bar.hidden = regimes.every(({ kind }) => kind === "calm");
+    this.#placed = "";
+    this.bar.replaceChildren(...regimes.map((one) => this.#segment(one)), this.cursor);
+  }
+
+  /** The height of the bar in board pixels. */
+  get height() {
+    return this.bar.hidden ? 0 : BAR_HEIGHT[this.board.narrow ? "narrow" : "wide"];
+  }
+
+  /** Places the regimes on the scale of the strip; `long` says that the strip is an overview. */
+  place(scale: Scale, long: boolean) {
+    if (!this.run || this.bar.hidden) return;
+    const { unit, theme, narrow, store } = this.board;
+    const x = (scale.x(store.step) + scale.end(store.step)) / 2;
+    this.cursor.hidden = long || x < scale.left || x > scale.right;
+    this.cursor.style.left = `${x * unit}px`;
+    const key = [scale.left, scale.right, scale.x(0), scale.width, unit, theme.name].join();
+    if (key === this.#placed) return;
+    this.#placed = key;
+    this.bar.style.height = `${this.height * unit}px`;
+    this.bar.toggleAttribute("data-narrow", narrow);
+    this.run.regimes.forEach(({ kind, first, last }, index) => {
+      const segment = this.bar.children[index] as HTMLElement;
+      const left = Math.max(scale.left, scale.x(first));
+      const right = Math.min(scale.right, scale.end(last));
+      segment.hidden = right <= left;
+      segment.style.left = `${left * unit}px`;
+      segment.style.width = `${Math.max(1, right - left) * unit}px`;
+      const cause = COLOUR_OF[kind];
+      segment.style.setProperty("--cause", cause ? causeColour(theme, cause) : theme.rule);
+    });
+  }
+
+  #segment(regime: Regime) {
+    const { kind, first, last, words, cost, worst } = regime;
+    const steps = first === last ? `step ${first}` : `steps ${first} to ${last}`;
+    const { tooltip } = this.board;
+    return h(
+      "button.regime",
+      {
+        "data-kind": kind,
+        "aria-label": `${kind}, ${steps}, ${cost}. ${words}`,
+        click: () => this.board.goTo(worst),
+        pointermove: (event: PointerEvent) =>
+          tooltip.show(event, () => [`${kind}, ${steps}`, words, cost]),
+        pointerleave: () => tooltip.hide(),
+      },
+      h("i"),
+      h("span", h("b", kind), h("span.muted", ` ${cost}`)),
+    );
+  }
+}
