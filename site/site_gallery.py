@@ -1,9 +1,11 @@
 """The gallery: a page of pictures, a page for each scenario, and a page for each of its moments."""
 
+import json
 from dataclasses import dataclass
 
 from site_pages import Site
 from site_pictures import Drawn, Job, Moment, draw
+from visualizer import read
 from visualizer.scenario import FOLDER, RECORDED, Scenario, gallery
 
 
@@ -19,6 +21,11 @@ class Entry:
     def log(self) -> str:
         """The log's file."""
         return f"logs/{self.scenario.name}.jsonl.gz"
+
+    @property
+    def run(self) -> str:
+        """What limited the run, as JSON."""
+        return json.dumps(read(self.scenario.log).regimes.as_dict())
 
     @property
     def page(self) -> str:

@@ -42,7 +42,7 @@ def cluster_options(log: ClusterLog, at_ms: float | None, select: Select) -> dic
 
     Raises ValueError for a request that is not in the log.
     """
-    options: dict[str, object] = {}
+    options: dict[str, object] = {"run": read(log).regimes.as_dict()}
     if at_ms is not None:
         options["at"] = round(1000 * at_ms)
     if select != "auto":

@@ -1,4 +1,5 @@
 """The live page at `/`, and its event log: /events streams the log, /trace returns it as a file.
+/regimes says what limited the run.
 
 The server serves all files of the page itself, so the page works offline:
 
@@ -37,6 +38,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine.core.config import EngineConfig
 from engine.core.declared import Setting, settings_of
+from engine.core.log.log import EventLog
 from server.api.operation import may_control
 from server.core.bridge import Bridge
 from server.core.event_log import PreviousRun, Window, encode_event, json_lines
@@ -46,6 +48,7 @@ from server.core.settings import ServerSettings
 from server.http.errors import ApiError
 from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 from visualizer.front_end import STATIC, built
+from visualizer.reading.regimes import regimes_of
 
 if TYPE_CHECKING:
     from server.gateway.gateway import ClusterWindow
@@ -120,7 +123,7 @@ def _field(setting: Setting) -> str:
 
 
 def routes(models: Models) -> APIRouter:
-    """Return the routes /events and /trace for the loaded models."""
+    """Return the routes /events, /trace and /regimes for the loaded models."""
     router = APIRouter(tags=["Event log"])
 
     @router.get("/trace", response_class=Response, responses=TRACE)
@@ -138,6 +141,12 @@ def routes(models: Models) -> APIRouter:
         else:
             body = await asyncio.to_thread(json_lines, bridge.window.trace())
         return Response(body, media_type="application/jsonl")
+
+    @router.get("/regimes")
+    async def regimes(model: ViewedModel = None) -> dict[str, Any]:
+        """Return what limited the run, in the most recent part of the event log: see `Regimes`."""
+        log = EventLog.from_events(models.viewed(model).window.trace())
+        return (await asyncio.to_thread(regimes_of, log)).as_dict()
 
     @router.get("/events", response_class=Response, responses=EVENTS)
     async def events(

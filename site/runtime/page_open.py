@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from page_cells import send
+from visualizer import read
 from visualizer.packed import packed_log
 from visualizer.sources import read_source
 
@@ -19,4 +20,13 @@ def open_file(path: str) -> None:
         log = read_source(file, LAST, limit=MAX_UNPACKED, tell=notes.append)
     packed = packed_log(log)
     module = "cluster" if packed.is_cluster else "board"
-    send({"kind": "opened", "log": packed.log, "module": module, "text": " ".join(notes)})
+    said = {"log": packed.log, "module": module, "options": packed.options, "text": " ".join(notes)}
+    send({"kind": "opened"} | said)
+
+
+def find_regimes(path: str) -> None:
+    """Read the file, delete it, and send the page what limited the run."""
+    with Path(path).open("rb") as file:
+        Path(path).unlink()
+        run = read(read_source(file, LAST, limit=MAX_UNPACKED)).regimes.as_dict()
+    send({"kind": "regimes", "options": {"run": run}})

@@ -42,10 +42,10 @@ def test_it_opens_at_the_first_preemption_with_the_victim_selected(log):
 
 def test_without_preemption_it_opens_at_the_fork_and_without_a_fork_at_a_large_hit():
     log = storytellers(max_kv_tokens=4096)
-    roomy = show(log)
     (fork,) = log.of(Forked)
-    assert roomy.selected == fork.request
-    assert roomy.step == read(log).requests.first_token_step[fork.request]
+    first = read(log).requests.first_token_step[fork.request]
+    assert eventful(log, StepIndex(log)) == (first, fork.request)
+    assert show(log).step == read(log).regimes.worst
     plain = read_log("hit")
     step, request = eventful(plain, StepIndex(plain))
     assert StepIndex(plain).hits[step] == request

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,6 +17,7 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import AnyClusterEvent, ClusterStarted
 from engine.core.log import Event, EventLog, LogError
 from engine.core.log.vocabulary import Keyframe, RunStarted
+from visualizer.reading.regimes import ClusterRegimes, regimes_of
 from visualizer.reading.without_text import without_text
 from visualizer.sources import READERS
 from visualizer.sources.collector import without_gc
@@ -111,6 +112,18 @@ class LiveLog:
                 else:
                     self._log.append(event)  # type: ignore[arg-type]
             self._changed.notify_all()
+
+    def regimes(self) -> dict[str, Any]:
+        """Return what limited the run so far, in the events that are kept; {} before the first one."""
+        with self._changed:
+            log = self._log
+            replicas = log.replicas if isinstance(log, ClusterLog) else {}
+            events = list(log) if isinstance(log, EventLog) else []
+        if isinstance(log, ClusterLog):
+            return ClusterRegimes(
+                {name: regimes_of(one) for name, one in replicas.items()}
+            ).as_dict()
+        return regimes_of(EventLog.from_events(events)).as_dict() if events else {}
 
     def end(self, why: str) -> None:
         """Tell all pages why no more events come."""

@@ -1,6 +1,7 @@
 """The routes of the pages on loopback: boards and comparisons of files, and boards of live sources."""
 
 import html
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -62,9 +63,13 @@ def live_routes(log: LiveLog, theme: str | None) -> dict[str, Route]:
         stream = log.stream(request.headers.get("Last-Event-ID", ""))
         return Answer(stream, "text/event-stream")
 
+    def regimes(_request: Request) -> Answer:
+        return Answer(json.dumps(log.regimes()).encode(), "application/json")
+
     return {
         "GET ": page,
         "GET events": events,
+        "GET regimes": regimes,
         **{f"GET {module.name}": _script(module) for module in (LIVE_MODULE, CLUSTER_MODULE)},
     }
 

@@ -16,6 +16,7 @@ from visualizer.reading.rows import OutputTokenRow, StepRow
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 # The facts that a foreign log must have for each row.
 _NEEDS: dict[str, tuple[Fact, ...]] = {
+    "limit": ("queue",),
     "requests": ("arrivals",),
     "tokens": ("scheduled_tokens",),
     "TTFT": ("arrivals", "step_times"),

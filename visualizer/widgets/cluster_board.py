@@ -33,6 +33,7 @@ class ClusterBoard(PictureWidget):
     log = traitlets.Unicode().tag(sync=True)
     at = traitlets.Int(_UNSET).tag(sync=True)  # us
     request = traitlets.Int(_AUTO).tag(sync=True)  # -1: none
+    run = traitlets.Dict().tag(sync=True)  # what limited it
 
     def __init__(
         self, log: ClusterLogLike, *, at_ms: float | None = None, select: Select = "auto"
@@ -49,6 +50,7 @@ class ClusterBoard(PictureWidget):
         super().__init__(
             log=base64.b64encode(self._packed).decode() if is_small else "",
             at=options.get("at", _UNSET),
+            run=options["run"],
             request=_AUTO if select == "auto" else -1 if select is None else select,
         )
         self.on_msg(self._answer)

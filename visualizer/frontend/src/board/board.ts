@@ -231,7 +231,7 @@ export class Board extends Shell {
     boxes.push(this.summary.box);
     const summary = alone ? [] : [this.summary.element];
     if (!alone) this.time?.strip.after(this.run.bar);
-    const run = alone ? [] : [this.run.sentence];
+    const run = alone ? [] : [this.run.sentence.element];
     root.append(...heading, ...summary, ...run, lead, this.bar, this.grid, ...boxes);
     if (!alone) root.append(this.knowledge, boardFoot(actions));
     bindKeys(root, boardKeys(actions));

@@ -25,6 +25,7 @@ import {
 import { BLEED, drawAxis } from "../drawing/timeline.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import { duration } from "../model/duration.ts";
+import { RunSentence } from "../panels/run_panel.ts";
 import { runCells } from "../panels/summary_panel.ts";
 import css from "./cluster.css";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
@@ -71,6 +72,7 @@ const CROWD = 72; // lanes visible at once, of all replicas together
 
 export interface ClusterBoardOptions extends ShellOptions {
   about?: About | null;
+  run?: { sentence: string } | null; // what limited it
   onChange?: (state: { at: number; selected: number | null }) => void;
 }
 
@@ -98,6 +100,7 @@ export class ClusterBoard extends Shell {
   }) as Store<ClusterState> & ClusterState;
   model!: ClusterModel;
   sentence = h("p.sentence");
+  run = new RunSentence();
   summary = runCells();
   router = h("canvas", { role: "img" });
   routerPainter = new CanvasPainter(this.router);
@@ -126,11 +129,13 @@ export class ClusterBoard extends Shell {
   constructor(host: Element, options: ClusterBoardOptions) {
     super(host, options, { name: ".cluster", label: "Cluster", css, tabindex: "0" });
     this.onChange = options.onChange ?? (() => {});
+    this.run.show(options.run?.sentence);
     const right = [this.decision, this.agreement, this.forms].map(({ element }) => element);
     this.all = h(
       "div.all",
       ...aboutNodes(options.about),
       h("div.summary", this.summary),
+      this.run.element,
       this.sentence,
       h("div.two", this.picture, h("div.column.stack", ...right)),
       this.replicas,

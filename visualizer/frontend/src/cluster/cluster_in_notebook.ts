@@ -23,6 +23,7 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   const board = new ClusterBoard(el, { signal: ending, onChange: () => sync.moved() });
   // anywidget does not tell a widget its own id, but each widget has a layout of its own.
   const layout = traits.get("layout")?.model_id;
+  board.run.show(traits.get("run")?.sentence);
   const sync = new KernelSync(traits, layout && `IPY_MODEL_${layout}`, () => known(board));
   keep({ model: traits, el }, key, board, () => [board]);
   const follow = (name: string, go: () => void) =>

@@ -27,6 +27,20 @@ export interface RunInWords {
   regimes: Regime[];
 }
 
+/** The sentence, its beginning in bold; hidden while nothing is known. */
+export class RunSentence {
+  lead = h("b");
+  rest = h("span");
+  element = h("p.run", { hidden: true }, h("style", css), this.lead, this.rest);
+
+  show(sentence: string = "") {
+    const end = sentence.indexOf(":") + 1;
+    this.lead.textContent = sentence.slice(0, end);
+    this.rest.textContent = sentence.slice(end);
+    this.element.hidden = !sentence;
+  }
+}
+
 const BAR_HEIGHT = { wide: 40, narrow: 22 };
 /** The cause whose colour a regime has; calm and idle ones have none. */
 const COLOUR_OF: Record<string, string> = {
@@ -40,9 +54,7 @@ const COLOUR_OF: Record<string, string> = {
 
 export class RunPanel extends Part {
   run: RunInWords | null = null;
-  lead = h("b");
-  rest = h("span");
-  sentence = h("p.run", { hidden: true }, h("style", css), this.lead, this.rest);
+  sentence = new RunSentence();
   bar = h("div.regimes", { role: "group", "aria-label": "Regimes of the run", hidden: true });
   cursor = h("i.cursor", { "aria-hidden": "true" });
   #placed = "";
@@ -50,10 +62,7 @@ export class RunPanel extends Part {
   /** Shows a run; null while nothing is known about it. A run without a limit has no bar. */
   show(run: RunInWords | null = null) {
     this.run = run;
-    const end = run ? run.sentence.indexOf(":") + 1 : 0;
-    this.lead.textContent = run?.sentence.slice(0, end) ?? "";
-    this.rest.textContent = run?.sentence.slice(end) ?? "";
-    this.sentence.hidden = !run;
+    this.sentence.show(run?.sentence);
     const regimes = run?.regimes ?? [];
     this.bar.hidden = regimes.every(({ kind }) => kind === "calm");
     this.#placed = "";

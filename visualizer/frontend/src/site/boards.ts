@@ -37,6 +37,9 @@ export async function drawPageBoard(
 }
 
 /** The log and the opening that a `.board` of a page names. */
-export function namedIn({ dataset: { log = "", step, selected, title = "" } }: HTMLElement) {
-  return { log, title, opening: { step: Number(step), selected: Number(selected) } };
+export function namedIn({
+  dataset: { log = "", step, selected, title = "", run = "null" },
+}: HTMLElement) {
+  const opening = { step: Number(step), selected: Number(selected) };
+  return { log, title, opening, run: JSON.parse(run) };
 }

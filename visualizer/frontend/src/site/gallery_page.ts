@@ -5,11 +5,12 @@ import { fetchBytes } from "../host/log_bytes.ts";
 import { drawPageBoard, namedIn, one } from "./boards.ts";
 
 const host = one("main > .board");
-const { log, title, opening } = namedIn(host);
+const { log, title, opening, run } = namedIn(host);
 const moments = new Set((host.dataset.moments ?? "").split(" "));
 
 const board = await drawPageBoard(host, await fetchBytes(log), {
   ...opening,
+  run,
   linkOf: (state) => {
     const own = `${host.dataset.folder}/${state.step}.html`;
     const page = moments.has(`${state.step}`) ? new URL(own, location.href) : location.href;

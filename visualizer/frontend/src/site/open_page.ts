@@ -8,6 +8,7 @@ import { mountCluster } from "../cluster/mount_cluster.ts";
 import { forgetAddress } from "../host/address.ts";
 import { fetchBytes, headOf } from "../host/log_bytes.ts";
 import { acceptDrops, take } from "../host/open_log.ts";
+import type { RunInWords } from "../panels/run_panel.ts";
 import { drawPageBoard, one } from "./boards.ts";
 
 const MOST = 256 << 20; // bytes, as in visualizer/sources/limits.py
@@ -26,12 +27,11 @@ function tell(words: string, isError: boolean = false) {
   document.documentElement.dataset.open = isError ? "refused" : words ? "reading" : "drawn";
 }
 
-/** The log in a file of another engine, packed: the Python readers, in a worker. Throws why it cannot be read. */
-async function translate(bytes: Uint8Array, onPhase: (words: string) => void) {
+/** What the Python readers, in a worker, say of a file. Throws why it cannot be read. */
+async function askPython(call: "open_file" | "find_regimes", bytes: Uint8Array, onPhase = tell) {
   const { runPython } = await import("./page_kernel.ts");
-  const source = 'from page_open import open_file\nopen_file("/tmp/trace")\n';
-  const output = await runPython(source, { files: { "/tmp/trace": bytes }, onPhase });
-  return output.log as Uint8Array;
+  const source = `from page_open import ${call}\n${call}("/tmp/trace")\n`;
+  return runPython(source, { files: { "/tmp/trace": bytes }, onPhase });
 }
 
 /** Draws a file. */
@@ -47,10 +47,13 @@ async function show(bytes: Uint8Array, name: string) {
       true,
     );
   let log = bytes;
+  let run: RunInWords | undefined;
   let head = await headOf(log);
   if (!OWN.test(head)) {
     try {
-      log = await translate(bytes, (words) => signal.aborted || tell(words));
+      const told = await askPython("open_file", bytes, (words) => signal.aborted || tell(words));
+      log = told.log as Uint8Array;
+      run = told.options?.run;
     } catch (error) {
       if (signal.aborted) return;
       host.hidden = true;
@@ -64,7 +67,10 @@ async function show(bytes: Uint8Array, name: string) {
   tell("");
   const options = { about: { title: name, caption: "" }, signal };
   if (isClusterLine(head)) return mountCluster(host, { log, ...options });
-  await drawPageBoard(host, log, options);
+  const board = await drawPageBoard(host, log, { ...options, run });
+  // Our own logs are drawn before Python is there.
+  run ??= (await askPython("find_regimes", bytes, () => {}).catch(() => null))?.options?.run;
+  if (run && !signal.aborted) board.showRun(run);
 }
 
 const open = (bytes: Uint8Array, name: string) => {
