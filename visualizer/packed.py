@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from visualizer import read
-from visualizer.logs import ClusterLogLike, LogLike, Select, read_any
+from visualizer.logs import ClusterLogLike, LogLike, Select, StepIndex, read_any
+from visualizer.reading.opening import opening
 from visualizer.reading.without_text import log_without_text
 from visualizer.scenario import find_scenario
 
@@ -70,12 +71,12 @@ def packed_log(
         return PackedLog(pack(events), cluster_options(events, at_ms, select), True)
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
-    run = read(events).regimes.as_dict()
-    options: dict[str, Any] = {"run": run}
+    regimes = read(events).regimes
+    options: dict[str, Any] = {"run": regimes.as_dict()}
     if (scenario := find_scenario(log)) is not None:
         options |= {"step": scenario.step, "selected": scenario.select, "about": scenario.about}
-    elif run["worst"] is not None:
-        options["step"] = run["worst"]
+    elif step is None and regimes.worst is not None:
+        options["step"], options["selected"] = opening(events, StepIndex(events), regimes)
     if step is not None:
         options["step"] = step
     if select != "auto":

@@ -196,7 +196,7 @@ CLAIMS = {
     f"Up to step {N}": "last",
     rf"{N} requests? w(?:as|ere) partly computed twice \({N} tokens?\)": "requests again",
     f"{N} of {N} seats? stays? empty while {N} requests? waits?": "empty max waiting",
-    f"{N} requests? waits? while all {N} seats are taken": "waiting taken",
+    f"{N} requests? waits? while (?:nearly )?all {N} seats are taken": "waiting taken",
     f"{N} requests? waits? while {N} of {N} seats": "waiting taken max",
     f"on average {N} requests? waits?": "waiting",
     f"{P} of the (?:computed )?tokens are": "prompts",

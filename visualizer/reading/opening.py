@@ -25,7 +25,13 @@ def opening(log: EventLog, steps: StepIndex, regimes: Regimes) -> tuple[int, int
     """Return the step at which to open the board of a log, and the request to select."""
     if regimes.worst is None:
         return eventful(log, steps)
-    return regimes.worst, steps.notable_request(regimes.worst)
+    worst, number = regimes.worst, list(steps.ends).index(regimes.worst)
+    request = steps.notable_request(worst)
+    begin = list(steps.ends.values())[number - 1] if number else 0
+    for event in log[begin : steps.ends[worst]]:
+        if request is None and isinstance(event, v.StepScheduled) and event.blocked:
+            request = event.blocked.request  # the head of the queue
+    return worst, request
 
 
 def eventful(log: EventLog, steps: StepIndex) -> tuple[int, int | None]:

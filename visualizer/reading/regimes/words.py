@@ -107,8 +107,10 @@ def _queue(group: "list[Regime]") -> str:
     if len(known) < len(weights):
         return f"on average {_number(waiting)} {wait}"
     empty, seats = sum(part * number for part, number in known) / queued, group[0].seats
-    if not empty:
-        taken = f"all {seats} seats are" if seats > 1 else "the only seat is"
+    if _number(empty) == "0" or _number(seats - empty) == f"{seats}":
+        taken = (
+            f"{'nearly ' * bool(empty)}all {seats} seats are" if seats > 1 else "the only seat is"
+        )
         return f"on average {_number(waiting)} {wait} while {taken} taken"
     if group[0].kind in ("seat-bound", "burst") and group[0].cause == "batch_full":
         taken = f"{_number(seats - empty)} of {count(seats, 'seat')}"
@@ -142,9 +144,8 @@ def _most(regimes: "Regimes") -> str:
         for causes, words in _FOR.values()
     }
     words = max(sums, key=lambda one: sums[one])
-    share = f", {_percent(sums[words], sum(regimes.waited.values()))} of it {words}" * bool(
-        sums[words]
-    )
+    share = share_of_all(sums[words], sum(regimes.waited.values())).removesuffix(" of all")
+    share = f", {share} of it {words}" * bool(sums[words])
     victims = sum(len(one.preemptions) for one in regimes)
     return share + f", with {count_of(victims, 'preemption')}" * bool(victims)
 
@@ -175,7 +176,7 @@ def _cause(regime: "Regime", regimes: "Regimes") -> str:
         case "prefill-bound":
             share = _prompt_share([regime])
             said = f": {share} of the tokens are those of prompts" if share else ""
-            words = f"Prompts spend the token budget{said}"
+            words = f"The token budget of the steps is spent{said}"
         case "thrash":
             lost = f"{count_of(regime.again or 0, 'token')} of {count_of(len(regime.twice), 'request')}"
             victims = count_of(len(regime.preemptions), "preemption")

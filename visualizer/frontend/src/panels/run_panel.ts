@@ -106,7 +106,7 @@ export class RunPanel extends Part {
       "button.regime",
       {
         "data-kind": kind,
-        "aria-label": `${kind}, ${steps}, ${cost}. ${words}`,
+        "aria-label": `${kind} ${cost}, ${steps}. ${words}`,
         click: () => this.board.goTo(worst),
         pointermove: (event: PointerEvent) =>
           tooltip.show(event, () => [`${kind}, ${steps}`, words, cost]),
