@@ -1,7 +1,12 @@
-"""What limited a run: ten logs with known causes, and every number against a plain fold."""
+"""What limited a run: ten logs with known causes, and every number against a plain fold.
 
+`tests/fixtures/regimes.json` has the causes, and the claims that a text may make.
+"""
+
+import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,59 +26,35 @@ from visualizer.reading.regimes.words import _FOR
 from visualizer.reading.waterfall.words import in_words
 from visualizer.scenario import gallery
 
-ROOM = {"max_kv_tokens": 8192, "max_batch_size": 8, "token_budget": 256, "prefix_cache": "off"}
-SMALL = ROOM | {"max_kv_tokens": 512, "max_batch_size": 12}
-LONG_PROMPTS = ROOM | {"max_batch_size": 64, "token_budget": 64}
+TABLES = json.loads((Path(__file__).parents[1] / "fixtures" / "regimes.json").read_text("utf-8"))
+PLACES = {
+    "<N>": r"(\d+(?:,\d{3})*(?:\.\d+)?)",
+    "<P>": r"(all|under 1 %|\d+ %)",
+    "<T>": r"([\d.,]+ (?:s|ms|steps?))",
+}
+CLAIMS = {re.sub("<.>", lambda m: PLACES[m[0]], t): f for t, f in TABLES["claims"].items()}
+COST = Cost(5, 0.05)
+Steps = dict[int, dict[str, Any]]
 
 
-def at(times: list[int], prompt: int, output: int) -> list[Arrival]:
-    params = SamplingParams(max_tokens=output, ignore_eos=True)
-    prompts = [[97 + number % 5] * prompt for number in range(len(times))]
+def arrivals(count: int, every: int, first: int, prompt: int, output: int) -> list[Arrival]:
+    params, times = SamplingParams(max_tokens=output, ignore_eos=True), range(count)
     return [
-        Arrival(at_ms=ms, prompt=p, params=params) for ms, p in zip(times, prompts, strict=True)
+        Arrival(at_ms=first + every * n, prompt=[97 + n % 5] * prompt, params=params) for n in times
     ]
 
 
-def every(ms: int, count: int, begin: int = 0) -> list[int]:
-    return [begin + ms * number for number in range(count)]
-
-
-BURST = [*every(60, 12), *[700] * 40, *every(60, 12, 1300)]
-LATE = [*at(every(60, 20), 16, 16), *at(every(2, 24, 1200), 64, 64)]
-# name: requests, settings, the kinds of the regimes in order, what requests wait for most
-CAUSES: dict[str, tuple[list[Arrival], dict[str, Any], str, str]] = {
-    "calm": (at(every(60, 12), 16, 16), ROOM, "calm", ""),
-    "seats": (at(every(10, 80), 16, 24), ROOM, "calm seat-bound", "batch_full"),
-    "static": (at([0] * 32, 16, 24), ROOM | {"batching": "static"}, "seat-bound", "static_batch"),
-    "blocks": (at(every(5, 60), 64, 32), SMALL, "memory-bound", "whole_sequence"),
-    "reserved": (
-        at(every(5, 60), 64, 32),
-        SMALL | {"preemption": False},
-        "memory-bound",
-        "reserved_blocks",
-    ),
-    "late": (LATE, SMALL, "calm memory-bound", "whole_sequence"),
-    "thrash": (
-        at(every(5, 40), 16, 120),
-        SMALL | {"admission": "first_chunk"},
-        "thrash",
-        "no_free_blocks",
-    ),
-    "burst": (at(BURST, 16, 16), ROOM, "calm burst", "batch_full"),
-    "prompts": (at(every(20, 60), 400, 2), LONG_PROMPTS, "prefill-bound", "token_budget"),
-    "idle": (at(every(2000, 12), 16, 16), ROOM, "idle", ""),
-}
-
-
-@pytest.mark.parametrize("name", CAUSES)
+@pytest.mark.parametrize("name", TABLES["causes"])
 def test_a_known_cause_is_found(name: str) -> None:
-    inputs, settings, kinds, cause = CAUSES[name]
-    log = simulate(Workload(inputs), EngineConfig(**settings), cost=Cost(5, 0.05))
+    cause = TABLES["causes"][name]
+    inputs = [one for group in cause["requests"] for one in arrivals(*group)]
+    log = simulate(Workload([*inputs]), EngineConfig(**cause["settings"]), cost=COST)
     check(log)
-    regimes = read(log).regimes
+    regimes, kinds = read(log).regimes, cause["kinds"]
     found = " ".join(one.kind for one in regimes)
     assert found in (kinds, f"{kinds} calm"), "the last requests may find it calm"
-    assert max(regimes.waited, key=lambda one: regimes.waited[one], default="") == cause
+    waited = regimes.waited
+    assert max(waited, key=lambda one: waited[one], default="") == cause["waits"]
     assert {one.kind for one in regimes.limit} == {*kinds.split()} - {"calm", "idle"}
 
 
@@ -91,15 +72,22 @@ def test_every_number_is_that_of_the_fold(soak: bool, first_seed: int) -> None:
         check(scenario.log)
 
 
-Steps = dict[int, dict[str, Any]]
+def test_a_cluster_names_the_replica_at_which_requests_wait_longest() -> None:
+    workload = Workload([*arrivals(40, 5, 0, 16, 40)])
+    log = simulate_cluster(workload, EngineConfig(max_batch_size=8), cost=COST)
+    regimes = read(log).regimes
+    waits = {name: sum(read(one).regimes.waited.values()) for name, one in log.replicas.items()}
+    worst = max(waits, key=lambda name: waits[name])
+    assert_names(regimes.sentence, 2, worst, f"{100 * waits[worst] / sum(waits.values()):.0f} %")
+    assert all(str(read(one).regimes) in str(regimes) for one in log.replicas.values())
 
 
 def folded(log: EventLog) -> Steps:
-    """Return what happens in each finished step, read from the fold and from the waterfall."""
+    """Return what happens in each finished step, read from the fold, the rows and the waterfall."""
     state, ahead, steps, before, paused = State(), Steps(), Steps(), -1, PausedTime()
-    waterfall, is_idle, arrived, victims = read(log).waterfall, False, 0, dict[int, list[int]]()
+    waterfall, is_idle, victims = read(log).waterfall, False, dict[int, list[int]]()
+    arrived = {row.step: row.arrived for row in read(log).step_rows}
     for event in log:
-        arrived += isinstance(event, v.RequestArrived)
         is_idle |= isinstance(event, v.RequestArrived) and not state.requests
         state.apply(event)
         if waterfall.unit == "us":
@@ -108,25 +96,24 @@ def folded(log: EventLog) -> Steps:
             case v.Keyframe():
                 ahead = {number: described(state, rows) for number, rows in state.plans.items()}
             case v.StepStarted():
-                ahead[event.step] = NOTHING | {"arrived": arrived, "is_idle": is_idle}
-                arrived, is_idle = 0, False
+                ahead[event.step], is_idle = NOTHING | {"is_idle": is_idle}, False
             case v.Preempted():
                 victims.setdefault(state.step, []).append(event.request)
             case v.StepScheduled():
-                ahead.setdefault(state.step, NOTHING.copy()).update(
-                    described(state, event.rows, event)
-                )
-            case v.StepFinished():
-                step = ahead.pop(event.step, NOTHING)
-                if any(other < event.step for other in ahead):
+                step = ahead.setdefault(state.step, NOTHING.copy())
+                step.update(described(state, event.rows, event))
+            case v.StepFinished(step=number):
+                step = ahead.pop(number, NOTHING)
+                if any(other < number for other in ahead):
                     continue
                 start, end, idle = event.t.get("start", 0), event.t.get("end", 1), 0
                 if step["is_idle"] and 0 <= before < start:
                     idle = start - before - paused.between(before, start)
                 busy = max(0, end - max(start, before)) if waterfall.unit == "us" else 1
                 before = max(before, end)
-                steps[event.step] = step | {"busy": busy, "idle": idle, "again": Counter()}
-                steps[event.step]["victims"] = victims.get(event.step, [])
+                steps[number] = step | {"busy": busy, "idle": idle, "again": Counter()}
+                steps[number] |= {"victims": victims.get(number, [])}
+                steps[number] |= {"arrived": arrived.get(number, 0)}
     for life in waterfall._records.lives.values():
         for number, work in life.work.items():
             if work.again and number > life.forked and number in steps:
@@ -136,8 +123,8 @@ def folded(log: EventLog) -> Steps:
     return steps
 
 
-NOTHING = dict.fromkeys(("seats", "tokens", "prompt", "stalled", "arrived", "is_idle"), 0)
-NOTHING |= {"waits": Counter()}  # type: ignore[dict-item]
+NOTHING: dict[str, Any] = dict.fromkeys(("seats", "tokens", "prompt", "stalled", "is_idle"), 0)
+NOTHING["waits"] = Counter()
 
 
 def described(state: State, rows: list[v.ScheduledRow], event: Any = None) -> dict[str, Any]:
@@ -157,17 +144,14 @@ def described(state: State, rows: list[v.ScheduledRow], event: Any = None) -> di
 
 
 def facts(steps: Steps, seats: int) -> dict[str, Any]:
-    """The numbers of some steps, by the names that `CLAIMS` uses."""
+    """The numbers of some steps, by the names that the claims use."""
     queued = [step for step in steps.values() if step["waits"].total()]
     number, waited, again = max(1, len(queued)), Counter[str](), Counter[int]()
     for step in steps.values():
         again += step["again"]
         waited.update({cause: n * step["busy"] for cause, n in step["waits"].items()})
-    sums = {
-        name: sum(one[name] for one in steps.values())
-        for name in (*NOTHING, "busy", "idle")
-        if name != "waits"
-    }
+    names = ("tokens", "prompt", "stalled", "busy", "idle")
+    sums = {name: sum(one[name] for one in steps.values()) for name in names}
     taken = sum(step["seats"] for step in queued) / number
     return sums | {
         "first": min(steps),
@@ -186,31 +170,6 @@ def facts(steps: Steps, seats: int) -> dict[str, Any]:
         "twice": sorted(again),
         "requests": len(again),
     }
-
-
-N, P, T = r"(\d+(?:,\d{3})*(?:\.\d+)?)", r"(all|under 1 %|\d+ %)", r"([\d.,]+ (?:s|ms|steps?))"
-# What a text may claim, and the facts that its numbers must be.
-CLAIMS = {
-    f"(?:From step|Of steps) {N} to (?:step )?{N}": "first last",
-    f"From step {N} on": "first",
-    f"Up to step {N}": "last",
-    rf"{N} requests? w(?:as|ere) partly computed twice \({N} tokens?\)": "requests again",
-    f"{N} of {N} seats? stays? empty while {N} requests? waits?": "empty max waiting",
-    f"{N} requests? waits? while (?:nearly )?all {N} seats are taken": "waiting taken",
-    f"{N} requests? waits? while {N} of {N} seats": "waiting taken max",
-    f"on average {N} requests? waits?": "waiting",
-    f"{P} of the (?:computed )?tokens are": "prompts",
-    f"got no tokens {N} times": "stalled",
-    f"in {N} steps?": "steps",
-    f"wait {T} in all|{T} waited": "waited",
-    f"{P} of it, {T}": "idling idle",
-    f"no request for {T}|{T} idle": "idle",
-    f"{N} preemptions?: {N} tokens? of {N} requests? ha(?:s|ve) to": "victims again requests",
-    f"with {N} preemptions?": "victims",
-    f"{N} tokens? again": "again",
-    f"{N} requests? arrive in steps? {N}(?: to {N})?": "burst begin end",
-    f"{P}(?: of (?:all waiting is|it)| waiting is) (?:for [a-z]+|in these steps)": "share",
-}
 
 
 def check_claims(text: str, known: dict[str, Any], unit: Any) -> None:
@@ -245,12 +204,11 @@ def check(log: EventLog) -> int:
     for one in regimes:
         steps = {n: step for n, step in whole.items() if one.first <= n <= one.last}
         covered += steps
-        known = facts(steps, seats)
         if one.burst is not None:
             begin, end, _ = one.burst
             burst = sum(whole[number]["arrived"] for number in range(begin, end + 1))
             bursts |= {"burst": burst, "begin": begin, "end": end}
-        known |= bursts
+        known = facts(steps, seats) | bursts
         limit |= steps if one in regimes.limit else {}
         assert (known["first"], known["last"]) == (one.first, one.last)
         assert (known["causes"], known["twice"]) == (one.waited, sorted(one.twice))
@@ -258,10 +216,11 @@ def check(log: EventLog) -> int:
         for text in (one.words, one.cost):
             check_claims(text, known, regimes.unit)
     assert covered == list(whole)
+    assert regimes.worst in (limit or [None])
     if not whole:
         return 0
-    known = facts(limit or whole, seats) | bursts
-    everywhere, said = facts(whole, seats), regimes.sentence
+    known, said = facts(limit or whole, seats) | bursts, regimes.sentence
+    everywhere = facts(whole, seats)
     for causes, words in (*_FOR.values(), (("static_batch",), "for the batch to end")):
         if words in said:
             known["share"] = sum(everywhere["causes"][one] for one in causes) / everywhere["waited"]
@@ -271,16 +230,4 @@ def check(log: EventLog) -> int:
         part, said = said.split(": ", 1)
         check_claims(part, everywhere, regimes.unit)
     check_claims(said, known, regimes.unit)
-    assert regimes.worst in (limit or [None])
     return len(regimes.limit)
-
-
-def test_a_cluster_names_the_replica_at_which_requests_wait_longest() -> None:
-    log = simulate_cluster(
-        Workload(at(every(5, 40), 16, 40)), EngineConfig(**ROOM), cost=Cost(5, 0.05)
-    )
-    regimes = read(log).regimes
-    waits = {name: sum(read(one).regimes.waited.values()) for name, one in log.replicas.items()}
-    worst = max(waits, key=lambda name: waits[name])
-    assert_names(regimes.sentence, 2, worst, f"{100 * waits[worst] / sum(waits.values()):.0f} %")
-    assert all(str(read(one).regimes) in str(regimes) for one in log.replicas.values())
