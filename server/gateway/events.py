@@ -1,4 +1,4 @@
-"""/events and /trace of a gateway: the cluster log, live and as a file.
+"""/events and /trace of a gateway, the cluster log, live and as a file; and /regimes, what limited it.
 
 The stream is that of one server (`server/api/live.py`) with the cluster's events. A viewer first gets
 the log's head: `cluster_started`, and for each replica that is present its `replica_joined` and a
@@ -13,15 +13,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
+from engine.cluster.cluster_log import ClusterLog
 from server.api.live import EVENTS, TRACE, Feed
 from server.api.operation import may_control
 from server.core.event_log import json_lines
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
+from visualizer.reading.regimes import regimes_of_cluster
 
 
 def routes(gateway: Gateway) -> APIRouter:
-    """Return the routes /events and /trace."""
+    """Return the routes /events, /trace and /regimes."""
     router = APIRouter(tags=["Event log"])
 
     @router.get("/trace", response_class=Response, responses=TRACE)
@@ -29,6 +31,14 @@ def routes(gateway: Gateway) -> APIRouter:
         """Return the most recent part of the cluster log as JSON Lines; `ClusterLog.load` reads it."""
         body = await asyncio.to_thread(json_lines, list(gateway.log))
         return Response(body, media_type="application/jsonl")
+
+    @router.get("/regimes")
+    async def regimes() -> dict[str, Any]:
+        """Return what limited each replica, in the most recent part of the cluster log."""
+        log = ClusterLog()
+        for event in list(gateway.log):
+            log.append(event)
+        return (await asyncio.to_thread(regimes_of_cluster, log)).as_dict()
 
     @router.get("/events", response_class=Response, responses=EVENTS)
     async def events(

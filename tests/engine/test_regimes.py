@@ -18,9 +18,10 @@ from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import Cost
 from engine.simulation.latencies import PausedTime
 from engine.simulation.workload import Arrival
-from tests.engine.test_waterfall import recorded
+from tests.engine.test_waterfall import VLLM, recorded
 from tests.engine.workloads import named, windowed
 from tests.facts import assert_names
+from tests.parity.recorded_steps import read_recording
 from visualizer import read
 from visualizer.reading.regimes.words import _FOR
 from visualizer.reading.waterfall.words import in_words
@@ -70,6 +71,7 @@ def test_every_number_is_that_of_the_fold(soak: bool, first_seed: int) -> None:
     assert limited > 100
     for scenario in gallery().values():
         check(scenario.log)
+    check(read_recording(VLLM / "async.jsonl.gz"))
 
 
 def test_a_cluster_names_the_replica_at_which_requests_wait_longest() -> None:

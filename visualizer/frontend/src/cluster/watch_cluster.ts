@@ -3,6 +3,7 @@
 import { takeKeysOfPage } from "../board/keys.ts";
 import type { ShellOptions } from "../board/shell.ts";
 import type { Widget } from "../host/notebook.ts";
+import { followRun } from "../live/follow_run.ts";
 import { followKernel } from "../live/kernel_feed.ts";
 import type { LiveOptions } from "../live/live.ts";
 import { subscribe } from "../live/live_feed.ts";
@@ -29,6 +30,9 @@ export function watchCluster(
   const live = new LiveCluster(board, { ...options, rejoin: () => rejoin() });
   const onMessage = live.receive.bind(live);
   const rejoin = subscribe(url, { headers, past: true, signal, onMessage });
+  const size = () => board.model?.routes.length ?? 0;
+  const show = ({ sentence }: { sentence: string }) => board.run.show(sentence);
+  followRun(url, { headers, signal, size, show });
   return { board, live };
 }
 

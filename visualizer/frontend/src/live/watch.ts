@@ -1,6 +1,7 @@
 /** A live board on a page, which reads the server's feed itself. */
 
 import { Board, type BoardOptions } from "../board/board.ts";
+import type { RunInWords } from "../panels/run_panel.ts";
 import { followRun } from "./follow_run.ts";
 import type { LiveOptions } from "./live.ts";
 import { LiveBoard } from "./live_board.ts";
@@ -30,6 +31,7 @@ export function watch(
   const board = new Board(host, { ...options, signal });
   const live = new LiveBoard(board, { onChange, limit, rejoin: () => rejoin() });
   const rejoin = subscribe(url, { headers, past, signal, onMessage: live.receive.bind(live) });
-  followRun(board, url.replace(/events(?=$|\?)/, "regimes"), headers);
+  const size = () => board.model?.lastStep ?? 0;
+  followRun<RunInWords>(url, { headers, signal, size, show: (run) => board.showRun(run) });
   return { board, live };
 }
