@@ -30,7 +30,7 @@ class ClusterRegimes:
         worst = self.replicas[self.worst]
         whole = sum(sum(one.waited.values()) for one in self.replicas.values())
         share = share_of_all(sum(worst.waited.values()), whole)
-        return f"Of {number}, {self.worst} has {share} waiting; {lowered(worst.sentence)}"
+        return f"Of {number}, replica {self.worst} has {share} waiting; {lowered(worst.sentence)}"
 
     def __str__(self) -> str:
         parts = [f"{name}: {one}" for name, one in self.replicas.items()]
