@@ -9,7 +9,7 @@ from tests.browser.axe import expect_no_violation
 from tests.browser.board import expect_fold
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
-from visualizer import show
+from visualizer import read, show
 
 
 @pytest.fixture
@@ -195,6 +195,12 @@ def test_a_long_log_has_an_overview_and_zooms_and_the_address_has_it(open_board)
     expect_fold(board, log, show(log).step)
     board.expect_selected(show(log).selected)
     assert int(board.data("steps")) > 150
+    regimes = read(log).regimes
+    expect(board.root.locator("p.run")).to_have_text(regimes.sentence)
+    [limit] = [n for n, one in enumerate(regimes) if one.worst == regimes.worst]
+    for number in (0, limit):
+        board.root.locator(".regime").nth(number).click()
+        board.expect_step(regimes[number].worst)
 
     def window() -> tuple[int, int]:
         board.page.wait_for_url(re.compile("from="))

@@ -29,7 +29,7 @@ export interface RunInWords {
 
 /** The sentence, its beginning in bold; hidden while nothing is known. */
 export class RunSentence {
-  lead = h("b");
+  lead = h("strong");
   rest = h("span");
   element = h("p.run", { hidden: true }, h("style", css), this.lead, this.rest);
 
@@ -113,7 +113,7 @@ export class RunPanel extends Part {
         pointerleave: () => tooltip.hide(),
       },
       h("i"),
-      h("span", h("b", kind), h("span.muted", ` ${cost}`)),
+      h("span", h("strong", kind), h("span.muted", ` ${cost}`)),
     );
   }
 }
