@@ -28,12 +28,7 @@ from visualizer.reading.waterfall.words import in_words
 from visualizer.scenario import gallery
 
 TABLES = json.loads((Path(__file__).parents[1] / "fixtures" / "regimes.json").read_text("utf-8"))
-PLACES = {
-    "<N>": r"(\d+(?:,\d{3})*(?:\.\d+)?)",
-    "<P>": r"(all|under 1 %|\d+ %)",
-    "<T>": r"([\d.,]+ (?:s|ms|steps?))",
-}
-CLAIMS = {re.sub("<.>", lambda m: PLACES[m[0]], t): f for t, f in TABLES["claims"].items()}
+PLACES, CLAIMS = TABLES["places"], TABLES["claims"]
 COST = Cost(5, 0.05)
 Steps = dict[int, dict[str, Any]]
 
@@ -178,7 +173,7 @@ def check_claims(text: str, known: dict[str, Any], unit: Any) -> None:
     """Compare every number of a text with the facts; none may be left."""
     rest = text
     for pattern, names in CLAIMS.items():
-        for match in re.finditer(f"(?i){pattern}", text):
+        for match in re.finditer(re.sub("<.>", lambda m: PLACES[m[0]], pattern), text, re.I):
             said = [group for group in match.groups() if group]
             for word, name in zip(said, names.split(), strict=False):
                 assert agrees(word, known[name], unit), (text, word, known[name])
