@@ -169,7 +169,7 @@ def show(
     one, is shown as a ClusterBoard, with `at_ms` and `select` only.
 
     step    the step to open; defaults to the step of this log's other panels, or if there are none,
-            to the step in which most happens (see `visualizer.reading.opening`)
+            to the worst or the most eventful step (see `visualizer.reading.opening`)
     select  the id of the request to select, None for no request, or "auto": the request that the
             step is about
     window  the first and last step that the timeline shows
