@@ -43,7 +43,7 @@ def test_variables_arguments_and_the_exit_code_pass_through_a_task(recorder, mon
     assert stopped.value.code != 0
     said = recorder.with_name("told").read_text()
     assert said.startswith(
-        "recorders/vllm:notebooks -m tests.parity.record_vllm --out x --seeds 1 0"
+        "recorders/vllm:notebooks -m recorders.fixtures.record_vllm --out x --seeds 1 0"
     )
 
 

@@ -1,6 +1,6 @@
 """What vLLM's own scheduler decided on random workloads, beside our engine with any settings.
 
-The recording is that of the tests: `tests/parity/record_vllm.py` made it with vLLM 0.32.
+The recording is that of the tests: `recorders/fixtures/record_vllm.py` made it with vLLM 0.32.
 """
 
 from itertools import islice

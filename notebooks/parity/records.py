@@ -1,6 +1,6 @@
 """Workloads, and what a scheduler decides about them: the record of both engines.
 
-`tests/parity/record_vllm.py` drives vLLM's scheduler through a workload, `replay.py` drives this
+`recorders/fixtures/record_vllm.py` drives vLLM's scheduler through a workload, `replay.py` drives this
 project's engine through the same workload. Both return a list of `Step`.
 
 A recording is gzip-compressed JSON Lines. The first line is the header: the engine, its version and

@@ -1,7 +1,7 @@
 """Write the table of request fields into `docs/clients.md`: `make fields`.
 
 What vLLM and SGLang declare is recorded in `tests/fixtures/request_fields.json`
-(`tests/parity/record_fields.py`). The server's bodies declare what works here, and the rest is in
+(`recorders/fixtures/record_fields.py`). The server's bodies declare what works here, and the rest is in
 `server/api/openai/fields.py`. The table is made of these, so it cannot differ from them.
 """
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from recorders.fixtures.record_fields import RECORD
 from server.api.models import DetokenizeRequest, TokenizeRequest
 from server.api.openai.chat import ChatRequest
 from server.api.openai.completions import CompletionRequest
 from server.api.openai.fields import UNSUPPORTED
 from server.api.openai.requests import StreamOptions
-from tests.parity.record_fields import RECORD
 
 PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 BEGIN, END = "<!-- `make fields` writes what follows -->\n", "<!-- end of what it writes -->\n"

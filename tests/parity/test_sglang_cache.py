@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
+from recorders.fixtures.record_sglang import SEEDS
 from tests.parity import FIXTURES
 from tests.parity.radix_records import SETTINGS, History, draw, read
 from tests.parity.radix_replay import differences
-from tests.parity.record_sglang import SEEDS
 from tests.parity.writing import read_header
 
 FILE = FIXTURES / "sglang.jsonl.gz"

@@ -1,6 +1,6 @@
 """The engine beside a whole vLLM on a CPU: the bundled model, the same prompts, greedy.
 
-`tests/recorders/record_examples.py` says how to record it again.
+`recorders/fixtures/record_examples.py` says how to record it again.
 """
 
 import pytest

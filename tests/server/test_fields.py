@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
+from recorders.fixtures.record_fields import REQUIRED
 from server.api.openai.fields import UNSUPPORTED
 from tests.clients.fields import BODIES, PAGE, page, recorded, supported
 from tests.facts import assert_names
-from tests.parity.record_fields import REQUIRED
 from tests.server.harness import http
 
 PATHS = {
