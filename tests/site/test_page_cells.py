@@ -60,6 +60,8 @@ def test_a_board_is_the_log_and_where_it_opens(run):
         "show(scenario('first_look').run(), step=8, select=5, panel='timeline')"
     )
     assert (board["kind"], board["module"]) == ("board", "board")
+    limits = board["options"].pop("run")  # what limited the run, which Python alone computes
+    assert limits["sentence"] and limits["regimes"]
     assert board["options"] == {"step": 8, "selected": 5, "only": "timeline"}
     shown = read_any(board["log"])
     assert isinstance(shown, EventLog)
