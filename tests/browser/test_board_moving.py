@@ -139,6 +139,26 @@ def test_search_leads_to_steps_blocks_requests_events_and_text(board):
     board.page.keyboard.press("Enter")
     board.expect_selected(7)
     assert search("no such words anywhere") == []
+    # An answer is a list that one walks through.
+    board.page.keyboard.press("Escape")
+    board.press("/")
+    board.page.keyboard.press("Control+A")
+    board.page.keyboard.press("Delete")
+    board.root.get_by_role("button", name="slowest", exact=True).click()
+    board.page.keyboard.press("Enter")
+    walk = board.root.get_by_role("group", name="Results of the search")
+    board.expect_data(selected=7)
+    assert_names(walk.inner_text(), "slowest", 1, 12)
+    board.press("n")
+    board.expect_data(selected=1)
+    board.press("Shift+n", "Shift+n")
+    board.expect_data(selected=3)
+    assert_names(walk.inner_text(), "12 of 12")
+    assert search("why is r7 slow") == ["why slow"]
+    board.page.keyboard.press("Enter")
+    board.expect_data(selected=7, only="waterfall")
+    board.press("y")
+    assert search("no such words") == []
     # What is typed into the search is no command.
     step = int(board.data("step"))
     board.page.keyboard.type("f,.a? 1t")

@@ -129,3 +129,43 @@ test("a file has an address in JupyterLab only if JupyterLab serves it", () => {
   assert.equal(address({ serverRoot: "/home/ada", baseUrl: "/user/ada/" }), `/user/ada/${inside}`);
   assert.equal(address({ serverRoot: "~", baseUrl: "/" }), `/${inside}`);
 });
+
+test("a question is answered by a list of requests, the worst first, each at the step that explains it", () => {
+  const slo = { ttft: 100_000, itl: 1e9 };
+  const asked = (query) => [...find(model, query, 30, slo)].filter(Boolean);
+  const ids = (query) => asked(query).map(({ request }) => request);
+  const time = (id) => model.waterfall.of(id);
+  const sorted = (key) =>
+    model.requests.map(({ id }) => id).sort((a, b) => key(time(b)) - key(time(a)));
+  const slowest = sorted(({ total }) => total);
+  assert.deepEqual(ids("Which requests were the slowest?"), slowest);
+  assert.deepEqual(
+    ids("p75"),
+    slowest.slice(0, 4).reverse(),
+    "9 of 12 took no longer than the first",
+  );
+  assert.equal(ids("p50 first tokens").at(-1), sorted(({ ttft }) => ttft ?? 0)[0]);
+  const waited = ids("batch full");
+  const full = ({ byCause }) => byCause.batch_full ?? 0;
+  assert.deepEqual(
+    waited,
+    sorted(full).filter((id) => full(time(id))),
+  );
+  assert.deepEqual(ids("seats"), waited);
+  for (const { request, step } of asked("batch full"))
+    assert.ok(
+      time(request).spans.some((span) => span.cause === "batch_full" && span.step === step),
+    );
+  assert.deepEqual(ids("preempted 1 times"), [8]);
+  assert.deepEqual(asked("preempted twice"), []);
+  assert.deepEqual(
+    ids("outside the SLO").sort(),
+    ids("ttft")
+      .filter((id) => time(id).ttft > 1e5)
+      .sort(),
+  );
+  const evicted = asked("missed the cache").find(({ request }) => request === 9);
+  assertNames(evicted.text, 26, "17 to 24", "r7");
+  const [why] = asked("why was r3 so slow?");
+  assert.deepEqual([why.request, why.only], [3, "waterfall"]);
+});

@@ -28,6 +28,7 @@ export function actionsOf(board: Board, names: PanelName[]) {
     only: (digit: number) => board.showOnly(names[digit - 1] ?? null),
     waterfall: () => board.showOnly(board.only === "waterfall" ? null : "waterfall"),
     search: () => board.search.open(),
+    result: (by: number) => board.search.go(by),
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
     postcard: () => board.postcard.open(),
@@ -81,6 +82,7 @@ function dismiss(board: Board) {
   else if (store.queue) board.toggleQueue();
   else if (!board.summary.box.hidden) board.summary.toggle();
   else if (openBox) openBox.close();
+  else if (!search.walk.hidden) search.end();
   else if (store.range) board.brush(null);
   else if (store.block != null) board.lookAt(null);
   else board.select(null);

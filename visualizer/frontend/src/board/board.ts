@@ -232,7 +232,16 @@ export class Board extends Shell {
     const summary = alone ? [] : [this.summary.element];
     if (!alone) this.time?.strip.after(this.run.bar);
     const run = alone ? [] : [this.run.sentence.element];
-    root.append(...heading, ...summary, ...run, lead, this.bar, this.grid, ...boxes);
+    root.append(
+      ...heading,
+      ...summary,
+      ...run,
+      this.search.walk,
+      lead,
+      this.bar,
+      this.grid,
+      ...boxes,
+    );
     if (!alone) root.append(this.knowledge, boardFoot(actions));
     bindKeys(root, boardKeys(actions));
     prepareForPrint(this);

@@ -1,10 +1,13 @@
 /**
- * Search: finds a step, a block, a request by its label or number, kinds of events, and text of
- * prompts and outputs. Pure functions.
+ * Search: finds a step, a block, a request by its label or number, kinds of events, answers to questions, and text
+ * of prompts and outputs. Pure functions.
  */
 
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
+import type { Slo } from "../model/run_summary.ts";
+import type { PanelName } from "./board.ts";
+import { ask } from "./questions.ts";
 
 export interface Found {
   kind: string;
@@ -12,6 +15,7 @@ export interface Found {
   step: number; // where to go
   request?: number;
   block?: number;
+  only?: PanelName; // the panel that shows it
 }
 
 const AROUND = 24; // characters shown on either side of a match
@@ -35,13 +39,19 @@ const HAPPENINGS: Record<string, (span: RequestSpan, model: Model) => number[]> 
  * Yields one result after the other, and null after every request without one, so that the caller can stop
  * or yield to the page at any time.
  */
-export function* find(model: Model, query: string, cursor: number): Generator<Found | null> {
+export function* find(
+  model: Model,
+  query: string,
+  cursor: number,
+  slo: Slo,
+): Generator<Found | null> {
   const wanted = query.trim().toLowerCase();
   if (!wanted) return;
   yield* numbered(model, wanted, cursor);
   if ("evicted".startsWith(wanted) && wanted.length > 2) yield* evictions(model);
   const kind = Object.keys(HAPPENINGS).find((name) => wanted.length > 2 && name.startsWith(wanted));
   if (kind) yield* happenings(model, kind);
+  else yield* ask(model, query, slo);
   for (const span of model.requests) {
     const names = [span.name, span.short, span.label ?? ""].map((name) => name.toLowerCase());
     const named = names[0] === wanted || names[1] === wanted;

@@ -1,8 +1,10 @@
-/** The search box that "/" opens: an input and a list of results. */
+/** The search box that "/" opens: an input, questions to ask, and a list of results to walk through. */
 
 import { closest, h } from "../drawing/html.ts";
 import { chip } from "../drawing/words_html.ts";
+import { count } from "../model/words.ts";
 import { Box } from "./box.ts";
+import { isQuestion, suggestions } from "./questions.ts";
 import { type Found, find } from "./search.ts";
 
 const MOST = 50;
@@ -22,7 +24,7 @@ export class SearchBox extends Box {
     "aria-expanded": "false",
     "aria-autocomplete": "list",
     "aria-controls": this.id,
-    placeholder: "request, text, block 7, step 42, preempted, evicted, hit",
+    placeholder: "a question, a request, its text, block 7, step 42, evicted",
     autocomplete: "off",
     spellcheck: "false",
     input: () => this.search(),
@@ -36,9 +38,36 @@ export class SearchBox extends Box {
     click: (event) => this.clicked(event),
   });
   count = h("p.muted", { role: "status" });
-  element = h("div.search", { role: "search", hidden: true }, this.input, this.count, this.list);
+  questions = h("div.questions.flow", {
+    role: "group",
+    "aria-label": "Questions",
+    click: (event) => this.ask(closest(event, "button")?.textContent),
+  });
+  element = h(
+    "div.search",
+    { role: "search", hidden: true },
+    this.input,
+    this.count,
+    this.questions,
+    this.list,
+  );
+  /** Which result is open, and the way to the next one. */
+  where = h("span", { role: "status" });
+  walk = h(
+    "div.walk.flow",
+    { role: "group", "aria-label": "Results of the search", hidden: true },
+    this.where,
+    h("button", { "aria-label": "Previous result", click: () => this.go(-1) }, "◀"),
+    h("button", { "aria-label": "Next result", click: () => this.go(1) }, "▶"),
+    h("button", { "aria-label": "End the walk", click: () => this.end() }, "×"),
+  );
 
   open() {
+    const { model, run } = this.board;
+    const causes = run.run?.regimes.map(({ cause }) => cause).filter(Boolean) ?? [];
+    const asked = suggestions(model, causes).map((words) => h("button", words));
+    this.questions.replaceChildren(...asked);
+    this.end();
     this.element.hidden = false;
     this.input.focus({ preventScroll: true });
     this.input.select();
@@ -46,7 +75,7 @@ export class SearchBox extends Box {
 
   close() {
     super.close();
-    this.searching = null;
+    this.searching = null; // what was found until now can be walked through
   }
 
   key(event: KeyboardEvent) {
@@ -67,7 +96,8 @@ export class SearchBox extends Box {
   /** Searches in slices, so that the page stays responsive whatever the size of the log. */
   search() {
     const { board, input } = this;
-    const finds = find(board.model, input.value, board.store.step);
+    const { step, slo } = board.store;
+    const finds = find(board.model, input.value, step, slo);
     this.searching = finds;
     this.found = [];
     this.count.dataset.over = "false";
@@ -110,14 +140,23 @@ export class SearchBox extends Box {
   writeStatus(over: boolean) {
     const { length } = this.found;
     const many = length >= MOST ? `the first ${MOST}` : String(length);
+    this.questions.hidden = !!this.input.value.trim();
     this.count.textContent = !this.input.value.trim()
       ? ""
       : over && !length
-        ? "No results."
+        ? this.nothing
         : `${many} found${over ? "" : ", searching"}; Enter opens the result`;
     Object.assign(this.count.dataset, { over, found: length });
     this.list.hidden = !length;
     this.input.setAttribute("aria-expanded", String(length > 0));
+  }
+
+  /** What an empty result means. */
+  get nothing() {
+    const { model, store } = this.board;
+    return isQuestion(model, this.input.value, store.slo)
+      ? "The answer is: no request."
+      : "No results.";
   }
 
   point(at: number) {
@@ -131,15 +170,40 @@ export class SearchBox extends Box {
   }
 
   take(at: number) {
-    const found = this.found?.[at];
-    if (!found) return;
+    if (!this.found?.[at]) return;
     this.close();
-    const { step, request, block } = found;
-    this.board.restore({
+    this.at = at;
+    this.go(0);
+  }
+
+  /** Opens the result that is so many behind the open one. */
+  go(by: number) {
+    const { found, walk, board } = this;
+    if (!found?.length || (!by && !found[this.at])) return;
+    this.at = (this.at + by + found.length) % found.length;
+    const { step, request, block, only, text } = found[this.at];
+    board.restore({
       step,
       ...(request != null && { selected: request }),
       ...(block != null && { block }),
+      ...(only && { only }),
     });
+    walk.hidden = found.length < 2;
+    const place = `${this.at + 1} of ${count(found.length, "result")}`;
+    this.where.textContent = `${this.input.value.trim()}, ${place}: ${text.replace(/\n/g, "⏎")}`;
+  }
+
+  /** Takes the walk away. */
+  end() {
+    this.walk.hidden = true;
+  }
+
+  /** Searches for words that were not typed. */
+  ask(words: string | null | undefined) {
+    if (!words) return;
+    this.input.value = words;
+    this.input.focus({ preventScroll: true });
+    this.search();
   }
 }
 
