@@ -5,6 +5,7 @@ import test from "node:test";
 import { partsOf } from "../src/drawing/waterfall_bar.ts";
 import { Model, plain } from "../src/model/index.ts";
 import { lateness } from "../src/model/run_summary.ts";
+import { timeGroups } from "../src/model/time_groups.ts";
 import {
   causeRows,
   headline,
@@ -131,5 +132,32 @@ test("a bar joins neighbours with one cause, and slivers between passes with wha
       ["batch_full", 30, 40],
       ["between_passes", 40, 50],
     ],
+  );
+});
+
+test("groups of requests are told by real ones at the median and at the 99th percentile", () => {
+  const times = Array.from({ length: 200 }, (_, at) => ({
+    request: { label: at % 2 ? `chat-${at}` : "summary" },
+    total: at % 2 ? at : 1000 + at,
+  }));
+  const [summary, chat, ...more] = timeGroups(times);
+  assert.deepEqual([summary.name, chat.name, more.length], ["summary", "chat", 0]);
+  const told = ({ told }) => told.map(({ name, time }) => [name, time.total]);
+  assert.deepEqual(told(summary), [
+    ["p50", 1098],
+    ["p99", 1196],
+  ]);
+  assert.deepEqual(told(chat), [
+    ["p50", 99],
+    ["p99", 197],
+  ]);
+  assert.ok(chat.told.every(({ time }) => times.includes(time)));
+  const names = times.map((time, at) => ({
+    ...time,
+    request: { label: `${(at % 26).toString(36)} name` },
+  }));
+  assert.deepEqual(
+    timeGroups(names).map(({ name, times }) => [name, times.length]),
+    [["all", 200]],
   );
 });

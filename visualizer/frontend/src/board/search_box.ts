@@ -190,7 +190,9 @@ export class SearchBox extends Box {
     });
     walk.hidden = found.length < 2;
     const place = `${this.at + 1} of ${count(found.length, "result")}`;
-    this.where.textContent = `${this.input.value.trim()}, ${place}: ${text.replace(/\n/g, "⏎")}`;
+    const who = request == null ? "" : `${board.model.tag(request).text}, `;
+    const words = `${this.input.value.trim()}, ${place}: ${who}${text.replace(/\n/g, "⏎")}`;
+    this.where.textContent = words;
   }
 
   /** Takes the walk away. */

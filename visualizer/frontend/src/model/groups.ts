@@ -42,13 +42,7 @@ export const sizeOf = ({ running, waiting }: Group) => running.length + waiting.
 function namesBy(frame: Frame, by: Grouping): (span: RequestSpan) => string {
   if (by === "state") return ({ id }) => frame.phase(id).words;
   const live = [...frame.running, ...frame.waiting].flatMap((id) => frame.model.request(id) ?? []);
-  if (by === "label") {
-    const labels = live.map(({ label }) => label);
-    // "chat-1", "chat-2": labels that are almost all different are grouped without their numbers.
-    const isNumbered = 2 * new Set(labels).size > labels.length;
-    const short = (label: string) => (isNumbered && label.replace(/[\s#_.:-]*\d+$/, "")) || label;
-    return ({ label }) => short(label) || UNLABELLED;
-  }
+  if (by === "label") return groupNamer(live);
   const size = frame.state.blockSize;
   const counts: Map<string, number> = new Map();
   for (const span of live) {
@@ -60,6 +54,15 @@ function namesBy(frame: Frame, by: Grouping): (span: RequestSpan) => string {
     const text = span.texts.slice(0, size).join("").trim();
     return counts.get(key) === 1 ? ALONE : text || key;
   };
+}
+
+/** Names the group of each of these requests by its label. */
+export function groupNamer(requests: RequestSpan[]): (span: RequestSpan) => string {
+  const labels = requests.map(({ label }) => label);
+  // "chat-1", "chat-2": labels that are almost all different are grouped without their numbers.
+  const isNumbered = 2 * new Set(labels).size > labels.length;
+  const short = (label: string) => (isNumbered && label.replace(/[\s#_.:-]*\d+$/, "")) || label;
+  return ({ label }) => short(label) || UNLABELLED;
 }
 
 /** The first block of a prompt: requests that share it can share its KV. A shorter prompt has no full block to share. */

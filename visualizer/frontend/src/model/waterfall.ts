@@ -32,6 +32,9 @@ export interface RequestTime {
   ttft: number | null; // the same without the time in which the engine was paused
 }
 
+/** The slowest first. */
+export const byTotal = (one: RequestTime, other: RequestTime) => other.total - one.total;
+
 type Emit = (start: number, end: number, cause: string, about?: number | null) => void;
 
 export const WORK = ["prefill", "decode"];

@@ -1,5 +1,6 @@
-/** The orders of the waterfall's rows. */
+/** The rows of the waterfall: groups of requests, or each request in an order. */
 
+import { type TimeGroup, timeGroups } from "../model/time_groups.ts";
 import type { RequestTime, Waterfall } from "../model/waterfall.ts";
 
 const NEVER = Number.MAX_VALUE;
@@ -21,4 +22,19 @@ export const SORTINGS: Record<
 export function sortTimes(times: RequestTime[], order: string, waterfall: Waterfall) {
   const { key } = SORTINGS[order];
   return [...times].sort((a, b) => key(a, waterfall) - key(b, waterfall));
+}
+
+/** a request's bar, which `told` says stands for a group ("p99"); or a group's line, without a bar */
+export type WaterfallRow =
+  | { time: RequestTime; told?: string; group?: undefined }
+  | { group: TimeGroup; time?: undefined };
+
+/** A line for each group, and below it the requests that stand for it or, if it is open, all of them. */
+export function groupRows(times: RequestTime[], open: Set<string>): WaterfallRow[] {
+  return timeGroups(times).flatMap((group) => [
+    { group },
+    ...(open.has(group.name)
+      ? group.times.map((time) => ({ time }))
+      : group.told.map(({ name, time }) => ({ time, told: name }))),
+  ]);
 }

@@ -1,5 +1,5 @@
 /**
- * "Where did the time go?": one bar per request from its arrival, a line at the limit of the time to the first
+ * "Where did the time go?": one bar per request from its arrival, of many requests two per group until it is opened, a line at the limit of the time to the first
  * token, and beside them why the selected request was slow. It does not depend on the step; a click on a bar goes to
  * the step that the part belongs to.
  */
@@ -10,17 +10,18 @@ import { patchChildren } from "../board/patch_children.ts";
 import css from "../board/waterfall.css";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeWords } from "../drawing/causes.ts";
-import { h, pointIn } from "../drawing/html.ts";
+import { closest, h, plural, pointIn, visible } from "../drawing/html.ts";
 import { roundUnit } from "../drawing/time_axis.ts";
 import { BAR, drawBar, drawFlag, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import { partWords } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import { lateness } from "../model/run_summary.ts";
+import type { TimeGroup } from "../model/time_groups.ts";
 import type { RequestTime, Span } from "../model/waterfall.ts";
 import { causeName, share, timeWords, totals, verdict } from "../model/waterfall_words.ts";
 import { table, tablesBox } from "./tables.ts";
-import { SORTINGS, sortTimes } from "./waterfall_order.ts";
+import { groupRows, SORTINGS, sortTimes, type WaterfallRow } from "./waterfall_order.ts";
 import { WhySlow } from "./why_slow.ts";
 
 export type WaterfallContext = WordContext & { model: Model };
@@ -40,7 +41,10 @@ const NOTE =
   "paler: behind another request; dot: first token, filled when late; bold: outside the SLO";
 
 export class WaterfallPanel extends Part {
-  order = "slowest";
+  /** A key of SORTINGS, or "groups"; null until a reader chooses: groups, if there are more requests than rows. */
+  chosen: string | null = null;
+  /** The names of the groups whose requests all have a row. */
+  open: Set<string> = new Set();
   /** What the key shows. */
   keyed = "";
   verdict = h("p.verdict");
@@ -48,13 +52,13 @@ export class WaterfallPanel extends Part {
   sorts = h(
     "div.sorts",
     { role: "group", "aria-label": "Order of the requests" },
-    ...Object.entries(SORTINGS).map(([name, { words }]) =>
+    ...Object.entries({ groups: { words: "groups" }, ...SORTINGS }).map(([name, { words }]) =>
       h("button", { "data-sort": name, click: () => this.sort(name) }, words),
     ),
   );
   bars = h("canvas", { role: "img", "aria-label": "Bars", click: (event) => this.clicked(event) });
   painter = new CanvasPainter(this.bars);
-  names = h("div.names");
+  names = h("div.names", { click: (event) => this.openGroup(event) });
   spacer = h("div.spacer", this.bars, this.names);
   scroller = h(
     "div.rows",
@@ -93,6 +97,7 @@ export class WaterfallPanel extends Part {
   right!: number;
   unit!: "us" | "steps";
   times!: RequestTime[];
+  rows!: WaterfallRow[];
   late!: Map<RequestTime, Late>;
   longest!: number;
   totals!: Record<string, number>;
@@ -106,8 +111,12 @@ export class WaterfallPanel extends Part {
     );
   }
 
+  get order() {
+    return this.chosen ?? (this.model.requests.length > MOST_SEEN ? "groups" : "slowest");
+  }
+
   sort(order: string) {
-    this.order = order;
+    this.chosen = order;
     this.scroller.scrollTop = 0;
     this.board.render();
   }
@@ -132,12 +141,14 @@ export class WaterfallPanel extends Part {
   read() {
     const { model, order } = this;
     const { slo } = this.board.store;
-    const key = `${order} ${slo.ttft} ${slo.itl}`;
+    const key = [order, slo.ttft, slo.itl, ...this.open].join("\n");
     if (this.known === key) return;
     this.known = key;
     const { waterfall } = model;
     this.unit = waterfall.unit;
-    this.times = sortTimes(waterfall.all(), order, waterfall);
+    this.times = sortTimes(waterfall.all(), order === "groups" ? "slowest" : order, waterfall);
+    this.rows =
+      order === "groups" ? groupRows(this.times, this.open) : this.times.map((time) => ({ time }));
     this.late = new Map(this.times.map((time) => [time, lateness(model, time, slo)]));
     this.longest = Math.max(1, ...this.times.map(({ total }) => total));
     this.totals = totals(this.times);
@@ -146,7 +157,7 @@ export class WaterfallPanel extends Part {
   }
 
   get height() {
-    const rows = Math.min(this.times.length, MOST_SEEN);
+    const rows = Math.min(this.rows.length, MOST_SEEN);
     return TOP + rows * this.pitch;
   }
 
@@ -158,7 +169,7 @@ export class WaterfallPanel extends Part {
 
   /** The requests in the order of the rows. */
   get requests() {
-    return this.times.map(({ request }) => request.id);
+    return this.rows.flatMap(({ time }) => time?.request.id ?? []);
   }
 
   x(time: number) {
@@ -167,11 +178,11 @@ export class WaterfallPanel extends Part {
 
   draw() {
     this.read();
-    const { board, painter, times, pitch, height } = this;
+    const { board, painter, rows, pitch, height } = this;
     const { unit, theme } = board;
-    this.spacer.style.height = `${(TOP + times.length * pitch) * unit}px`;
+    this.spacer.style.height = `${(TOP + rows.length * pitch) * unit}px`;
     this.scroller.style.height = `${height * unit}px`;
-    const scrolls = times.length > MOST_SEEN;
+    const scrolls = rows.length > MOST_SEEN;
     if (scrolls) this.scroller.tabIndex = 0;
     else this.scroller.removeAttribute("tabindex");
     painter.begin(this.width, height, unit, theme);
@@ -188,7 +199,7 @@ export class WaterfallPanel extends Part {
 
   inSight() {
     const first = Math.max(0, Math.floor((this.scrolled - TOP) / this.pitch));
-    const last = Math.min(this.times.length, first + MOST_SEEN + 2);
+    const last = Math.min(this.rows.length, first + MOST_SEEN + 2);
     return Array.from({ length: last - first }, (_, index) => first + index);
   }
 
@@ -199,14 +210,17 @@ export class WaterfallPanel extends Part {
   drawRow(index: number) {
     const { painter, model, board, left, right } = this;
     const { theme } = board;
-    const time = this.times[index];
-    const late = this.late.get(time) as Late;
+    const row = this.rows[index];
     const base = this.baseOf(index);
+    if (row.group) return painter.line(0, base - BAR - 12, right, base - BAR - 12, theme.rule);
+    const { time, told } = row;
+    const late = this.late.get(time) as Late;
     if (time === this.shown) {
       painter.fill(0, base - BAR - 8, this.width, this.pitch, theme.band);
       painter.fill(0, base - BAR - 8, 3, this.pitch, theme.ink);
     }
     painter.line(left, base + 0.5, right, base + 0.5, theme.rule);
+    if (told) painter.text(told, SWATCH, base - BAR - 2, { size: 10, color: theme.muted });
     const start = time.spans[0]?.start ?? 0;
     const parts = partsOf(time.spans, (at) => this.x(at - start));
     drawBar(painter, parts, base);
@@ -267,6 +281,7 @@ export class WaterfallPanel extends Part {
     this.writeNames(context);
     for (const button of this.sorts.children as Iterable<HTMLElement>)
       button.setAttribute("aria-pressed", String(button.dataset.sort === this.order));
+    (this.sorts.firstElementChild as HTMLElement).hidden = this.times.length <= MOST_SEEN;
     this.why.write(this.shown, context, this.late.get(this.shown) as Late);
     this.bars.setAttribute("aria-label", `Bars of ${this.times.length} requests; tables follow`);
   }
@@ -303,7 +318,9 @@ export class WaterfallPanel extends Part {
   writeNames(context: WaterfallContext) {
     const { unit } = this.board;
     const names = this.inSight().map((index) => {
-      const { request } = this.times[index];
+      const { time, group } = this.rows[index];
+      if (group) return this.head(group, index);
+      const { request } = time;
       const shorter = this.painter.cutName(request.name, this.left - SWATCH, { bold: true });
       const name = chip(request.id, context, shorter);
       if (shorter !== request.name) {
@@ -314,6 +331,28 @@ export class WaterfallPanel extends Part {
       return name;
     });
     patchChildren(this.names, names);
+  }
+
+  /** A group's line. */
+  head({ name, times, told }: TimeGroup, index: number) {
+    const words = told.map(({ name, time }) => `${name} ${timeWords(time.total, this.unit)}`);
+    const isOpen = this.open.has(name);
+    const head = h(
+      "button.group",
+      { "data-group": name, "aria-expanded": String(isOpen) },
+      h("b", `${isOpen ? "▾" : "▸"} ${visible(name)}`),
+      h("span.muted", `, ${plural(times.length, "request")}: ${words.join(", ")}`),
+    );
+    const { unit } = this.board;
+    head.style.top = `${(TOP + index * this.pitch + (this.pitch - 24) / 2) * unit}px`;
+    return head;
+  }
+
+  openGroup(event: Event) {
+    const { group } = closest(event, "[data-group]")?.dataset ?? {};
+    if (group === undefined) return;
+    if (!this.open.delete(group)) this.open.add(group);
+    this.board.render();
   }
 
   tables() {
@@ -356,7 +395,7 @@ export class WaterfallPanel extends Part {
   /** The row under the pointer and the span in it, if it has one there. */
   locate(event: MouseEvent) {
     const [x, y] = pointIn(this.bars, event, this.board.unit);
-    const time = this.times?.[Math.floor((y - TOP + this.scrolled) / this.pitch)];
+    const { time } = this.rows?.[Math.floor((y - TOP + this.scrolled) / this.pitch)] ?? {};
     if (!time?.spans.length || y < TOP) return null;
     const at = time.spans[0].start + ((x - this.left) / (this.right - this.left)) * this.longest;
     // A click may miss a narrow bar by a pixel.
