@@ -10,6 +10,7 @@ from engine.simulation.measures import percentiles
 from visualizer import read
 from visualizer.comparing.accuracy import Accuracy
 from visualizer.logs import settings_of
+from visualizer.reading.busy_time import busy_us
 from visualizer.reading.rows import RequestRow
 
 US_PER_S = 1_000_000
@@ -63,19 +64,6 @@ def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float
     }
     lacked = [name for name, fact in _FACTS.items() if read(log).knowledge.lacks(fact)]
     return totals | dict.fromkeys(lacked)
-
-
-def busy_us(log: EventLog) -> tuple[int, int]:
-    """Return the time in which steps ran, and that from the first step to the last one's end, in us.
-
-    Asynchronous steps overlap, and an instant at which two of them ran counts once.
-    """
-    times = [event.t for event in log.of(v.StepFinished) if "start" in event.t]
-    busy, now = 0, 0
-    for t in times:
-        busy += max(0, t["end"] - max(t["start"], now))
-        now = max(now, t["end"])
-    return busy, now - times[0]["start"] if times else 0
 
 
 def _computed_twice(log: EventLog) -> int:

@@ -8,6 +8,7 @@ from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
 from engine.simulation.quantile import quantile
 from visualizer.logs import settings_of
+from visualizer.reading.busy_time import busy_us
 from visualizer.reading.durations import duration
 from visualizer.reading.knowledge import UNKNOWN, WORDS, gap_words, part_words
 from visualizer.reading.reading import read
@@ -25,6 +26,7 @@ _NEEDS: dict[str, tuple[Fact, ...]] = {
     "preemptions": ("preemptions",),
     "KV blocks": ("block_tables", "evictions"),
 }
+IDLE_SHARE = 0.01  # of the run: less time without a step is not worth words
 MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, a percentile is meaningless
 
 
@@ -48,7 +50,7 @@ def summary(log: EventLog) -> str:
     evicted = f"{_total(row.evicted_blocks for row in steps):,} evicted"
     rows = {
         "requests": f"{len(requests):,}{_in_brackets({k: n for k, n in ended.items() if n})}",
-        "steps": f"{len(steps):,}{_run_time(steps)}",
+        "steps": f"{len(steps):,}{_run_time(log, steps)}",
         "tokens": f"{_total(row.tokens for row in steps):,} computed, {_output(steps, tokens)} output"
         + _in_brackets(
             {"forced": forced, "drafts accepted": accepted} if forced or accepted else {}
@@ -121,20 +123,18 @@ def _output(steps: list[StepRow], tokens: list[OutputTokenRow]) -> str:
     return UNKNOWN if any(row.sampled_tokens is None for row in steps) else f"{len(tokens):,}"
 
 
-def _run_time(steps: list[StepRow]) -> str:
-    """Return the time from the first step to the end of the last, and the output tokens per second."""
-    times = [
-        (row.start_ms, row.start_ms + row.duration_ms)
-        for row in steps
-        if row.start_ms is not None and row.duration_ms is not None
-    ]
-    ms = max(end for _, end in times) - min(start for start, _ in times) if times else 0.0
-    if ms <= 0:
+def _run_time(log: EventLog, steps: list[StepRow]) -> str:
+    """Return the time in which steps ran and the output tokens per second of it, and the other time."""
+    busy, whole = busy_us(log)
+    if not busy:
         return ""
+    words = f" in {duration(busy / 1000)}"
+    if whole - busy >= IDLE_SHARE * whole:
+        words += f", {duration((whole - busy) / 1000)} paused or idle not counted"
     if any(row.sampled_tokens is None for row in steps):  # a foreign log may lack output tokens
-        return f" in {duration(ms)}"
+        return words
     output = _total(row.sampled_tokens for row in steps) + sum(row.forced_tokens for row in steps)
-    return f" in {duration(ms)}: {three_digits(1000 * output / ms)} output tokens/s"
+    return f"{words}: {three_digits(1e6 * output / busy)} output tokens/s"
 
 
 def _in_brackets(counts: dict[str, int]) -> str:

@@ -20,6 +20,7 @@ export type Percentile = { name: string; value: number };
 export interface Summary {
   steps: number;
   duration: number; // from the first step to the last; NaN if the log has no times
+  busy: number; // of it, the time in which steps ran
   requests: number;
   ends: Record<string, number>; // requests by the reason of their end; "unfinished" are the others
   ttft: Percentile[];
@@ -85,6 +86,7 @@ export class RunSummary {
     return {
       steps: stepCount,
       duration: runTime(measures),
+      busy: busyTime(measures),
       requests: requests.length,
       ends,
       ttft: percentiles(ttfts),
@@ -182,6 +184,17 @@ export function lateness(model: Model, { request, ttft }: RequestTime, slo: Slo)
 function runTime({ start, end }: MeasureArrays) {
   const first = start.find((time) => !Number.isNaN(time)) ?? NaN;
   return (end.findLast((time) => !Number.isNaN(time)) ?? NaN) - first;
+}
+
+/** The time in which steps ran; an instant at which two of them ran counts once. */
+function busyTime({ start, end }: MeasureArrays) {
+  let [busy, now] = [0, 0];
+  for (let i = 0; i < end.length; i += 1) {
+    if (Number.isNaN(start[i]) || Number.isNaN(end[i])) continue;
+    busy += Math.max(0, end[i] - Math.max(start[i], now));
+    now = Math.max(now, end[i]);
+  }
+  return busy;
 }
 
 /**

@@ -98,6 +98,9 @@ const parts = (name: string, bold: string, rest: string = "", after: Node[] = []
 const originWords = ({ source: { engine, recorder } }: Model) =>
   engine ? `${engine}, ${recorder}` : "run";
 
+/** Less time without a step than this share of the run is not worth words. */
+const IDLE_SHARE = 0.01;
+
 /** How many facts of a foreign log are recorded, inferred and unknown, with their signs. */
 const countedLevels = (model: Model) =>
   model.source.engine
@@ -105,17 +108,18 @@ const countedLevels = (model: Model) =>
     : [];
 
 function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
-  const { steps, duration: took, requests, ends, preemptions, found, asked } = figures;
+  const { steps, duration: took, busy, requests, ends, preemptions, found, asked } = figures;
   const finished = (ends.stop ?? 0) + (ends.length ?? 0);
   const words = { unfinished: "unfinished", abort: "aborted", error: "failed" };
   const others = Object.entries(words).flatMap(([end, word]) =>
     ends[end] ? [`${ends[end].toLocaleString("en")} ${word}`] : [],
   );
   const ended = others.length ? others.join(", ") : finished ? "all finished" : "";
+  const other = took - busy >= IDLE_SHARE * took ? `, ${duration(took - busy)} paused or idle` : "";
   const run = cell(
     `${originWords(model)}${part && ", a part of it"}`,
     part || plural(steps, "step"),
-    took > 0 ? `${halfDot(model, "step_times")}${duration(took)}` : "",
+    took > 0 ? `${halfDot(model, "step_times")}${duration(busy)}${other}` : "",
     ...countedLevels(model),
   );
   /** The cell, or that the log lacks its facts. */
