@@ -24,6 +24,7 @@ from visualizer import compare, read
 from visualizer.comparing.differences import decisions, differing_steps, first_difference, pair
 from visualizer.comparing.same_machine import retime
 from visualizer.reading.story import Story, names_of, plain
+from visualizer.reading.summary import summary
 from visualizer.sources import read_source
 
 COST = Cost(10, 0.25)
@@ -331,11 +332,14 @@ def held(log: EventLog, step: int, us: int) -> EventLog:
 
 
 def test_a_pause_is_shown_and_not_counted(log):
-    comparison = compare(log, held(log, 20, 12_800_000))
+    paused = held(log, 20, 12_800_000)
+    comparison = compare(log, paused)
     change = comparison.totals.change
     assert change.pop("paused or idle, ms") == pytest.approx(12_800)
     assert change.abs().max() == pytest.approx(0)
     assert comparison.requests.filter(like="_change").abs().max(axis=None) == pytest.approx(0)
+    [own, steps] = [summary(one).split("\nsteps")[1].splitlines()[0] for one in (log, paused)]
+    assert_names(steps, "12.8 s", *own.replace(":", "").split())
 
 
 def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log):
