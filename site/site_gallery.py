@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from site_pages import Site
 from site_pictures import Drawn, Job, Moment, draw
-from visualizer import read
+from visualizer.packed import run_in_words
 from visualizer.scenario import FOLDER, RECORDED, Scenario, gallery
 
 
@@ -24,8 +24,8 @@ class Entry:
 
     @property
     def run(self) -> str:
-        """What limited the run, as JSON."""
-        return json.dumps(read(self.scenario.log).regimes.as_dict())
+        """What is said of the whole run, as JSON."""
+        return json.dumps(run_in_words(self.scenario.log))
 
     @property
     def page(self) -> str:

@@ -1,11 +1,13 @@
 """Pack a log and the options of its board for the front end. Needs no notebook packages."""
 
 import gzip
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from visualizer import read
+from visualizer.comparing.saved import savings
 from visualizer.logs import ClusterLogLike, LogLike, Select, StepIndex, read_any
 from visualizer.reading.opening import opening
 from visualizer.reading.without_text import log_without_text
@@ -38,12 +40,20 @@ def pack(log: EventLog | ClusterLog) -> bytes:
     return gzip.compress(data, GZIP_LEVEL if len(data) < _LARGE_LOG else 1, mtime=0)
 
 
+def run_in_words(log: EventLog | ClusterLog) -> dict[str, Any]:
+    """Return what a page says of a whole run: what limited it and, of one engine, what ideas saved."""
+    said = read(log).regimes.as_dict()
+    if isinstance(log, ClusterLog):
+        return said
+    return said | {"saved": [asdict(saving) for saving in savings(log)]}
+
+
 def cluster_options(log: ClusterLog, at_ms: float | None, select: Select) -> dict[str, object]:
     """Return what the front end shows first: the cursor in microseconds, and the selected request.
 
     Raises ValueError for a request that is not in the log.
     """
-    options: dict[str, object] = {"run": read(log).regimes.as_dict()}
+    options: dict[str, object] = {"run": run_in_words(log)}
     if at_ms is not None:
         options["at"] = round(1000 * at_ms)
     if select != "auto":
@@ -72,7 +82,7 @@ def packed_log(
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
     regimes = read(events).regimes
-    options: dict[str, Any] = {"run": regimes.as_dict()}
+    options: dict[str, Any] = {"run": run_in_words(events)}
     if (scenario := find_scenario(log)) is not None:
         options |= {"step": scenario.step, "selected": scenario.select, "about": scenario.about}
     elif step is None and regimes.worst is not None:

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from page_cells import send
-from visualizer import read
-from visualizer.packed import packed_log
+from visualizer.packed import packed_log, run_in_words
 from visualizer.sources import read_source
 
 # Bytes of the log to show. Its events take about twenty times as much memory, and a page has 2 GB.
@@ -25,8 +24,8 @@ def open_file(path: str) -> None:
 
 
 def find_regimes(path: str) -> None:
-    """Read the file, delete it, and send the page what limited the run."""
+    """Read the file, delete it, and send the page what is said of the whole run."""
     with Path(path).open("rb") as file:
         Path(path).unlink()
-        run = read(read_source(file, LAST, limit=MAX_UNPACKED)).regimes.as_dict()
+        run = run_in_words(read_source(file, LAST, limit=MAX_UNPACKED))
     send({"kind": "regimes", "options": {"run": run}})

@@ -28,7 +28,7 @@ from visualizer.logs import (
     part_of,
     read_log,
 )
-from visualizer.packed import pack
+from visualizer.packed import pack, run_in_words
 from visualizer.reading.opening import opening
 from visualizer.scenario import Scenario, find_scenario
 
@@ -118,7 +118,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
             },
             "step": step,
             "selected": select,
-            "run": regimes.as_dict(),
+            "run": run_in_words(events),
         }
 
     def _answer(self, _: Any, message: Any, __: Any) -> None:

@@ -25,6 +25,15 @@ export interface RunInWords {
   sentence: string;
   worst: number | null;
   regimes: Regime[];
+  saved?: Saving[]; // of a log that could be replayed
+}
+
+/** a run without one idea; `requests` has their whole times in us, `mark` whether its prices are the log's own */
+export interface Saving {
+  idea: string;
+  words: string;
+  mark: "recorded" | "inferred";
+  requests: Record<number, number>;
 }
 
 /** The sentence, its beginning in bold; hidden while nothing is known. */

@@ -13,13 +13,14 @@ import { causeWords } from "../drawing/causes.ts";
 import { closest, h, plural, pointIn, visible } from "../drawing/html.ts";
 import { roundUnit } from "../drawing/time_axis.ts";
 import { BAR, drawBar, drawFlag, drawLabels, familyOf, partsOf } from "../drawing/waterfall_bar.ts";
-import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
+import { chip, levelDot, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import { partWords } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import { lateness } from "../model/run_summary.ts";
 import type { TimeGroup } from "../model/time_groups.ts";
 import type { RequestTime, Span } from "../model/waterfall.ts";
 import { causeName, share, timeWords, totals, verdict } from "../model/waterfall_words.ts";
+import type { Saving } from "./run_panel.ts";
 import { table, tablesBox } from "./tables.ts";
 import { groupRows, SORTINGS, sortTimes, type WaterfallRow } from "./waterfall_order.ts";
 import { WhySlow } from "./why_slow.ts";
@@ -65,6 +66,15 @@ export class WaterfallPanel extends Part {
     { role: "group", "aria-label": "Requests", scroll: () => this.scroll() },
     this.spacer,
   );
+  /** What was saved: an idea to do without, and what the run would have been. */
+  ideas = h("span.sorts", {
+    role: "group",
+    "aria-label": "Without an idea",
+    click: (event) => this.doWithout(closest(event, "button")?.textContent),
+  });
+  without = h("span", { role: "status" });
+  saved = h("p.saved.flow", { hidden: true }, "without", this.ideas, this.without);
+  saving: Saving | null = null;
   note = h("span.count.small.muted");
   axis = h("canvas", { "aria-hidden": "true" });
   axisPainter = new CanvasPainter(this.axis);
@@ -81,6 +91,7 @@ export class WaterfallPanel extends Part {
       h(
         "div",
         h("div.head.flow", h("h2", "Where the time went", this.note), this.sorts),
+        this.saved,
         this.scroller,
         this.axis,
       ),
@@ -113,6 +124,14 @@ export class WaterfallPanel extends Part {
 
   get order() {
     return this.chosen ?? (this.model.requests.length > MOST_SEEN ? "groups" : "slowest");
+  }
+
+  /** Draws what the requests would have taken without an idea; again, and it is gone. */
+  doWithout(idea: string | null | undefined) {
+    const saving = this.board.run.run?.saved?.find((one) => one.idea === idea) ?? null;
+    this.saving = this.saving === saving ? null : saving;
+    this.known = null;
+    this.board.render();
   }
 
   sort(order: string) {
@@ -150,7 +169,10 @@ export class WaterfallPanel extends Part {
     this.rows =
       order === "groups" ? groupRows(this.times, this.open) : this.times.map((time) => ({ time }));
     this.late = new Map(this.times.map((time) => [time, lateness(model, time, slo)]));
-    this.longest = Math.max(1, ...this.times.map(({ total }) => total));
+    this.longest = Math.max(
+      1,
+      ...this.times.map((time) => Math.max(time.total, this.ghostOf(time))),
+    );
     this.totals = totals(this.times);
     const part = partWords(model, this.board.view.lastOfLog);
     this.note.textContent = part ? `${part}; ${NOTE}` : NOTE;
@@ -225,6 +247,7 @@ export class WaterfallPanel extends Part {
     const parts = partsOf(time.spans, (at) => this.x(at - start));
     drawBar(painter, parts, base);
     drawLabels(painter, parts, base, (id) => model.tag(id).text);
+    if (this.saving) this.drawGhost(time, base);
     if (time.firstToken !== null) this.drawFirstToken(this.x(time.firstToken), base, late.first);
     const total = timeWords(time.total, this.unit);
     painter.text(total, this.width - 4, base - 4, {
@@ -232,6 +255,26 @@ export class WaterfallPanel extends Part {
       bold: late.first || late.gaps,
       align: "right",
     });
+  }
+
+  /** How long a request would have taken without the chosen idea. */
+  ghostOf({ request, total }: RequestTime) {
+    return this.unit === "us" ? (this.saving?.requests[request.id] ?? total) : total;
+  }
+
+  /** Time that was not spent, as an outline behind the bar; time that the idea cost, as a line under its end. */
+  drawGhost(time: RequestTime, base: number) {
+    const { painter, board } = this;
+    const { ink } = board.theme;
+    const [end, ghost] = [this.x(time.total), this.x(this.ghostOf(time))];
+    if (Math.abs(ghost - end) < 1) return;
+    if (ghost < end) return painter.line(ghost, base + 3.5, end, base + 3.5, ink, 2, [2, 2]);
+    const { context } = painter;
+    context.setLineDash([3, 3]);
+    context.strokeStyle = ink;
+    context.lineWidth = 1;
+    context.strokeRect(end + 0.5, base - BAR / 2, ghost - end, BAR / 2);
+    context.setLineDash([]);
   }
 
   drawFirstToken(x: number, base: number, isLate: boolean) {
@@ -278,12 +321,25 @@ export class WaterfallPanel extends Part {
     const context = contextOf(board);
     patchChildren(this.verdict, wordNodes(verdict(model, this.times, board.store.slo), context));
     this.writeKey();
+    this.writeSaved();
     this.writeNames(context);
     for (const button of this.sorts.children as Iterable<HTMLElement>)
       button.setAttribute("aria-pressed", String(button.dataset.sort === this.order));
     (this.sorts.firstElementChild as HTMLElement).hidden = this.times.length <= MOST_SEEN;
     this.why.write(this.shown, context, this.late.get(this.shown) as Late);
     this.bars.setAttribute("aria-label", `Bars of ${this.times.length} requests; tables follow`);
+  }
+
+  /** The ideas that the run could have done without, and what that would have cost. */
+  writeSaved() {
+    const saved = (this.unit === "us" && this.board.run.run?.saved) || [];
+    this.saved.hidden = !saved.length;
+    const buttons = saved.map((one) =>
+      h("button", { "aria-pressed": String(one === this.saving) }, one.idea),
+    );
+    patchChildren(this.ideas, buttons);
+    const { saving } = this;
+    patchChildren(this.without, saving ? [saving.words, " ", levelDot(saving.mark)] : []);
   }
 
   /** Each cause with its form and its share of all time, family by family. */
