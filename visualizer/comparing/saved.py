@@ -9,18 +9,16 @@ that let another request start sooner counts with all that followed. An idea may
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
+from visualizer.comparing.same_machine import retime
 from visualizer.reading.busy_time import busy_us
 from visualizer.reading.durations import duration
 from visualizer.reading.reading import read
 from visualizer.reading.rows import RequestRow
 from visualizer.reading.why.find import request_names
-
-if TYPE_CHECKING:
-    from engine.simulation.facts import Knowledge
 
 MOST_EVENTS = 20_000  # of a log that is replayed before it is shown: well under a second
 _OFF: dict[str, dict[str, Any]] = {
@@ -34,15 +32,16 @@ _OFF: dict[str, dict[str, Any]] = {
 class Saving:
     """A run with an idea, and without it. Times in microseconds.
 
+    Both runs are replays on prices of a step that were fitted to the log, so that a wrong price does
+    not look like an effect.
+
     words     what the idea saved or cost, in one sentence
-    mark      "recorded" if the log has the prices of its steps; "inferred" if they were fitted to it
-    took      how long the steps took, and how long without the idea
-    requests  how long a request would have taken from its arrival to its end without the idea
+    took      how long the steps take, and how long without the idea
+    requests  how much longer each request would take from its arrival to its end without it
     """
 
     idea: str
     words: str
-    mark: "Knowledge"
     took: tuple[int, int]
     requests: dict[int, int]
 
@@ -74,57 +73,60 @@ def _used(log: EventLog) -> list[str]:
 def _saving(log: EventLog, idea: str) -> Saving | None:
     from engine.core.config import ConfigError
     from engine.simulation.what_if import what_if
-    from visualizer.comparing.same_machine import fit_record, retime
 
     try:
         without = what_if(log, pinned="time", **_OFF[idea])
     except (ConfigError, ValueError):
         return None
-    is_fitted = fit_record(without, log) is not None
-    run = retime(log, without) if is_fitted else log
+    try:
+        run = what_if(log, pinned="time")
+    except ConfigError:  # its drafter is needed
+        run = retime(log, without)
     took = busy_us(run)[0], busy_us(without)[0]
-    rows = list(zip(read(run).request_rows, read(without).request_rows, strict=False))
-    known = [(one, other) for one, other in rows if one.e2e_ms and other.e2e_ms]
+    sides = [_by_sample(one) for one in (log, run, without)]
+    rows = [(own, sides[1].get(key), sides[2].get(key)) for key, own in sides[0].items()]
+    known = [(own, a, b) for own, a, b in rows if a and b and a.e2e_ms and b.e2e_ms]
     if not all(took) or not known or took[0] == took[1]:
         return None
     return Saving(
         idea=idea,
         words=_words(idea, took, known, request_names(log)),
-        mark="inferred" if is_fitted else "recorded",
         took=took,
-        requests={one.request: round(1000 * (other.e2e_ms or 0)) for one, other in known},
+        requests={own.request: round(1000 * _change(one, other)) for own, one, other in known},
     )
+
+
+def _by_sample(log: EventLog) -> dict[tuple[int, int], RequestRow]:
+    """Return the requests by the place of their prompt in the order of arrival, and by sample.
+
+    A replay may have other ids.
+    """
+    rows = read(log).request_rows
+    order = {root: index for index, root in enumerate(dict.fromkeys(row.root for row in rows))}
+    return {(order[row.root], row.sample): row for row in rows}
 
 
 def _words(
     idea: str,
     took: tuple[int, int],
-    rows: list[tuple[RequestRow, RequestRow]],
+    rows: list[tuple[RequestRow, RequestRow, RequestRow]],
     names: dict[int, str],
 ) -> str:
     """Say how long the steps would have taken, and which request or gap the idea changed most."""
-    name = (
-        "speculation" if idea == "speculation" else f"the {idea}".replace("the chunked", "chunked")
-    )
     said = [f"the steps of this run would take {_instead(took[1] / 1000, took[0] / 1000)}"]
-    if idea == "chunked prefill":
-        gaps = [
-            max((row.itl_max_ms or 0.0 for row in side), default=0.0)
-            for side in zip(*rows, strict=True)
-        ]
-        if gaps[0] != gaps[1]:
-            said.append(f"the longest time between two tokens {_instead(gaps[1], gaps[0])}")
-    else:
-        one, other = max(
-            rows, key=lambda pair: _change(pair) if took[1] > took[0] else -_change(pair)
-        )
-        if _change((one, other)):
-            said.append(f"{names[one.request]} {_instead(other.e2e_ms or 0, one.e2e_ms or 0)}")
-    return f"Without {name}, {', and '.join(said)}."
+    _, with_it, without = zip(*rows, strict=True)
+    gaps = [max(row.itl_max_ms or 0.0 for row in side) for side in (without, with_it)]
+    sign = 1 if took[1] > took[0] else -1
+    own, one, other = max(rows, key=lambda row: sign * _change(*row[1:]))
+    if idea == "chunked prefill" and gaps[0] != gaps[1]:
+        said.append(f"the longest time between two tokens {_instead(*gaps)}")
+    elif idea != "chunked prefill" and sign * _change(one, other) > 0:
+        said.append(f"{names[own.request]} {_instead(other.e2e_ms or 0.0, one.e2e_ms or 0.0)}")
+    return f"Without {'the ' * (idea == 'prefix cache')}{idea}, {', and '.join(said)}."
 
 
-def _change(pair: tuple[RequestRow, RequestRow]) -> float:
-    return (pair[1].e2e_ms or 0.0) - (pair[0].e2e_ms or 0.0)
+def _change(one: RequestRow, other: RequestRow) -> float:
+    return (other.e2e_ms or 0.0) - (one.e2e_ms or 0.0)
 
 
 def _instead(without: float, with_it: float) -> str:

@@ -28,11 +28,10 @@ export interface RunInWords {
   saved?: Saving[]; // of a log that could be replayed
 }
 
-/** a run without one idea; `requests` has their whole times in us, `mark` whether its prices are the log's own */
+/** a run without one idea; `requests` has how much longer each would take, in us */
 export interface Saving {
   idea: string;
   words: string;
-  mark: "recorded" | "inferred";
   requests: Record<number, number>;
 }
 

@@ -259,7 +259,7 @@ export class WaterfallPanel extends Part {
 
   /** How long a request would have taken without the chosen idea. */
   ghostOf({ request, total }: RequestTime) {
-    return this.unit === "us" ? (this.saving?.requests[request.id] ?? total) : total;
+    return total + (this.saving?.requests[request.id] ?? 0);
   }
 
   /** Time that was not spent, as an outline behind the bar; time that the idea cost, as a line under its end. */
@@ -339,7 +339,7 @@ export class WaterfallPanel extends Part {
     );
     patchChildren(this.ideas, buttons);
     const { saving } = this;
-    patchChildren(this.without, saving ? [saving.words, " ", levelDot(saving.mark)] : []);
+    patchChildren(this.without, saving ? [saving.words, " ", levelDot("inferred")] : []);
   }
 
   /** Each cause with its form and its share of all time, family by family. */
