@@ -9,6 +9,7 @@ a view reads the stream, resumes it and starts over exactly as a page of the ser
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import anywidget
@@ -113,7 +114,8 @@ class _Reader:
 
     def cancel(self) -> None:
         """End the connection, from any thread."""
-        self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+        with suppress(RuntimeError):  # the loop is closed: the connection has just ended by itself
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     async def _read(self) -> None:
         url, pieces = self._widget.url, list[str]()
