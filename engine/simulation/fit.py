@@ -147,7 +147,7 @@ def held_back(log: EventLog) -> HeldBack | None:
         steps=len(work),
         median=median(errors),
         p90=quantile(errors, 0.9),
-        bias=sum(predicted) / sum(times) - 1,
+        bias=sum(predicted) / whole - 1 if (whole := sum(times)) else 0.0,
         clock=_clock(starts, times, predicted),
     )
 

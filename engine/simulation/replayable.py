@@ -59,6 +59,24 @@ def has_unknown(log: EventLog) -> bool:
     )
 
 
+def replayed_steps(log: EventLog) -> dict[int, int]:
+    """Return each step of a log and its number in a replay.
+
+    Steps of another engine that decide nothing are left out: vLLM also calls its scheduler when nothing
+    can run. Asynchronous steps may wait for a token.
+    """
+    started = log[0]
+    assert isinstance(started, v.RunStarted)
+    keeps_all = not started.source or bool(started.settings.get("async_scheduling"))
+    step, at, numbers = 0, 0, dict[int, int]()
+    for index, event in enumerate(log):
+        if isinstance(event, v.StepStarted):
+            step, at = event.step, index
+        elif isinstance(event, v.StepScheduled) and (event.rows or index > at + 1 or keeps_all):
+            numbers[step] = len(numbers) + 1
+    return numbers
+
+
 class _Inventor:
     """Replaces the tokens of a log."""
 
@@ -73,7 +91,6 @@ class _Inventor:
         self._prompts = {event.request: len(event.prompt) for event in log.of(v.RequestArrived)}
         for fork in log.of(v.Forked):
             self._prompts[fork.request] = self._prompts[fork.parent]
-        self._is_async = bool(started.settings.get("async_scheduling"))
         self._size = int(started.settings["block_size"])
         self._shared = Sharing(self._size)
         if self._invents:
@@ -85,7 +102,7 @@ class _Inventor:
     def events(self) -> Iterator[v.Event]:
         """Yield the log's events. Steps that decide nothing are left out: a replay has none."""
         known = defaultdict[int, int](int)  # request -> output tokens so far
-        numbers = self._numbers()
+        numbers = replayed_steps(self._log)
         for event in self._log:
             match event:
                 case v.StepStarted():
@@ -108,21 +125,6 @@ class _Inventor:
                     yield msgspec.structs.replace(event, tokens=rows, step=number)
                 case _:
                     yield event
-
-    def _numbers(self) -> dict[int, int]:
-        """Return each step that decides something, with its number among those.
-
-        vLLM also calls its scheduler when nothing can run. Asynchronous steps may wait for a token.
-        """
-        step, at, numbers = 0, 0, dict[int, int]()
-        for index, event in enumerate(self._log):
-            if isinstance(event, v.StepStarted):
-                step, at = event.step, index
-            elif isinstance(event, v.StepScheduled) and (
-                event.rows or index > at + 1 or self._is_async
-            ):
-                numbers[step] = len(numbers) + 1
-        return numbers
 
     def _tokenizer(self, started: v.RunStarted) -> dict[str, Any]:
         largest = max(

@@ -251,5 +251,8 @@ class _LogTokenizer(ByteTokenizer):
         wanted = tuple(ids)
         if wanted not in self._pieces:
             found = (one for one in self._pieces if one[: len(wanted)] == wanted)
-            return list(self._pieces[next(found)][: len(wanted)])
+            begun = next(found, None)
+            if begun is None:
+                return [self.decode([one]) for one in ids]
+            return list(self._pieces[begun][: len(wanted)])
         return list(self._pieces[wanted])

@@ -60,8 +60,8 @@ def what_if(
         for name in DECIDING_PARTS
         if not isinstance(changes.get(name, ""), str)
     }
-    config = _changed_config(started, changes)
-    _check_parts(started, config, parts, changes)
+    config = changed_config(started, changes)
+    check_parts(started, config, parts, changes)
     model = cost or fit(log).cost
     try:
         replay = simulate(workload, config, cost=model, **parts)
@@ -72,16 +72,23 @@ def what_if(
     if cost is None:
         header = replay[0]
         assert isinstance(header, RunStarted)
-        header.t["fitted"] = {
-            "unix_us": started.t.get("unix_us"),
-            "pinned": pinned,
-            "step_us": [
-                round(model.of(Work.of(plan.rows)) * US_PER_MS) if plan else 0
-                for plan, _ in finished_steps(log)
-            ],
-            "held_back": error_record(held_back(log)),
-        }
-    return replay if inputs is log else with_unknown_tokens(replay, _simulation_of(started))
+        header.t["fitted"] = fit_entry(log, model, pinned)
+    return replay if inputs is log else with_unknown_tokens(replay, simulation_of(started))
+
+
+def fit_entry(log: EventLog, model: Cost, pinned: str) -> dict[str, Any]:
+    """Return what the header of a replay says of the prices that were fitted to a log."""
+    started = log[0]
+    assert isinstance(started, RunStarted)
+    return {
+        "unix_us": started.t.get("unix_us"),
+        "pinned": pinned,
+        "step_us": [
+            round(model.of(Work.of(plan.rows)) * US_PER_MS) if plan else 0
+            for plan, _ in finished_steps(log)
+        ],
+        "held_back": error_record(held_back(log)),
+    }
 
 
 def error_record(error: HeldBack | None) -> dict[str, Any]:
@@ -93,7 +100,8 @@ def error_record(error: HeldBack | None) -> dict[str, Any]:
     return {**{name: getattr(error, name) for name in names}, "text": str(error)}
 
 
-def _simulation_of(started: RunStarted) -> dict[str, Any]:
+def simulation_of(started: RunStarted) -> dict[str, Any]:
+    """Return the `source` of a replay of another engine's run."""
     engine = started.source.get("engine", "the run").removeprefix(_SIMULATION)
     return {
         "engine": f"{_SIMULATION}{engine}",
@@ -105,7 +113,7 @@ def _simulation_of(started: RunStarted) -> dict[str, Any]:
 _SIMULATION = "simulation of "
 
 
-def _changed_config(started: RunStarted, changes: dict[str, Any]) -> EngineConfig:
+def changed_config(started: RunStarted, changes: dict[str, Any]) -> EngineConfig:
     """Return the settings of a logged run with changes.
 
     A run of vLLM or SGLang has, where it does not say otherwise, the settings that decide as it does.
@@ -133,7 +141,7 @@ def _changed_config(started: RunStarted, changes: dict[str, Any]) -> EngineConfi
 _SIZES = ("token_budget", "max_batch_size", "max_kv_tokens", "block_size")
 
 
-def _check_parts(
+def check_parts(
     started: RunStarted, config: EngineConfig, parts: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     """Raise ConfigError if the logged run had a part that cannot be made from its name."""

@@ -1,4 +1,4 @@
-"""`underglass why`: ask a log what limited the run, why a request was slow, or what is stuck.
+"""`underglass why`: ask a log what limited the run, why a request was slow, what would have helped.
 
 It needs no server packages: only the event log and what reads it.
 """
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from underglass.commands.options import KINDS, fail
+from underglass.commands.options import KINDS, fail, tell
 from underglass.commands.read_log import read_named
 from visualizer import read
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _question = partial(typer.Option, rich_help_panel="Other questions", show_envvar=False)
 
 
-def why(
+def why(  # noqa: PLR0917 (typer needs one parameter per option)
     file: Annotated[str, typer.Argument(metavar="FILE", help=KINDS)],
     request: Annotated[
         str | None,
@@ -40,11 +40,15 @@ def why(
         bool,
         _question("--stuck", help="The queue of --step, or of the last step: ages and reasons."),
     ] = False,
+    helped: Annotated[
+        bool,
+        _question("--helped", help="The three changes that help most, found by running it again."),
+    ] = False,
 ) -> None:
     """Explain from a log why a request or a whole run was slow.
 
     Without a request: what limited the run, from when to when, and what that cost;
-    with --stuck, the queue.
+    with --stuck, the queue; with --helped, which other settings would have helped.
 
     With a request: the parts of its time, which add up to its latency. Each part says
     whether it is inferred or unknown; all others are recorded in the log.
@@ -52,6 +56,13 @@ def why(
     from engine.core.log.log import LogError
     from visualizer.reading.why import WhyError
 
+    if helped:
+        if request is not None or missed or stuck or step is not None:
+            fail(
+                "--helped is a question about the whole run: leave out REQUEST and other questions"
+            )
+        typer.echo(_helped(file))
+        return
     if missed and (stuck or step is not None):
         fail(f"--missed and {'--stuck' if stuck else '--step'} are two questions: ask one")
     if stuck and request is not None:
@@ -63,6 +74,26 @@ def why(
     except (LogError, WhyError) as error:
         fail(f"{file}: {error}")
     typer.echo(answer)
+
+
+def _helped(file: str) -> str:
+    """Return what would have helped; on the way, tell each change that has been tried."""
+    from engine.core.log.log import EventLog, LogError
+    from visualizer.seat import ChoiceError, Helped, Seat, helped
+
+    try:
+        log = read_named(file)
+        if not isinstance(log, EventLog):
+            fail(
+                f"{file} is the log of a cluster: ask the log of one replica what would have helped"
+            )
+        for one in helped(Seat(log).rerun):
+            if isinstance(one, Helped):
+                return str(one)
+            tell(f"tried: {one.words}")
+    except (LogError, ChoiceError) as error:
+        fail(f"{file}: {error}")
+    raise AssertionError("the last one is a Helped")
 
 
 def _answer(

@@ -59,14 +59,14 @@ def run_totals(log: EventLog, requests: Sequence[RequestRow]) -> dict[str, float
         "preemptions": len(log.of(v.Preempted)),
         "tokens found in the cache": cached_blocks * size,
         ADOPTED: adopted_blocks * size,
-        "tokens computed twice": _computed_twice(log),
+        "tokens computed twice": computed_twice(log),
         "output tokens": output,
     }
     lacked = [name for name, fact in _FACTS.items() if read(log).knowledge.lacks(fact)]
     return totals | dict.fromkeys(lacked)
 
 
-def _computed_twice(log: EventLog) -> int:
+def computed_twice(log: EventLog) -> int:
     """Return how many tokens were computed again because a preemption had freed their blocks."""
     computed: dict[int, int] = {}  # request -> the most tokens computed so far
     again = 0

@@ -1,0 +1,86 @@
+"""What pages ask about the scheduler's seat, and the answers as JSON values.
+
+    {"seat": "decisions", "step": 20}                        the decisions, or why there are none
+    {"seat": "take", "step": 20, "choice": {"type": "victim", "request": 1}}
+    {"seat": "helped"}                                       one answer per change, and the best ones
+
+A notebook's kernel, a page's Python and a server's worker process all answer with `answers`, an
+iterator, so that a page can show progress. Bytes are packed logs.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from engine.simulation.choice import Choice, ChoiceError
+from visualizer.comparing.compared_runs import ComparedRuns
+from visualizer.packed import pack
+from visualizer.seat.helped import Helped, helped, line
+from visualizer.seat.seat import Seat
+
+NAMES = ("what happened", "your choice")
+
+
+def answers(seat: Seat, asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the answers to a question, the last of them with `done`. An `error` says what is wrong."""
+    try:
+        match asked.get("seat"):
+            case "decisions":
+                yield _decisions(seat, int(asked["step"])) | {"done": True}
+            case "take":
+                choice: Choice = msgspec.convert(asked["choice"], Choice)
+                yield _taken(seat, int(asked["step"]), choice) | {"done": True}
+            case "helped":
+                yield from _helped(seat)
+            case other:
+                yield {
+                    "error": f"seat must be decisions, take or helped, got {other!r}",
+                    "done": True,
+                }
+    except (ChoiceError, KeyError, TypeError, ValueError) as error:
+        said = f"the question lacks {error}" if isinstance(error, KeyError) else str(error)
+        yield {"error": said, "done": True}
+
+
+def _decisions(seat: Seat, step: int) -> dict[str, Any]:
+    found = seat.decisions(step)
+    config, rerun = seat.rerun.config, seat.rerun
+    note = ""
+    if rerun.error is not None:
+        note = f"Times are predicted by prices fitted to the log (median error {rerun.error:.0%})."
+    return {
+        "decisions": msgspec.to_builtins(found),
+        "settings": {
+            "seats": config.max_batch_size,
+            "budget": config.token_budget,
+            "blocks": config.num_blocks,
+        },
+        "note": note,
+    }
+
+
+def _taken(seat: Seat, step: int, choice: Choice) -> dict[str, Any]:
+    taken = seat.take(step, choice)
+    facts = ComparedRuns(taken.happened, taken.log, NAMES).page_facts()
+    return {
+        "consequence": msgspec.to_builtins(taken.consequence),
+        "step": taken.step,
+        "facts": facts,
+        "a": pack(taken.happened),
+        "b": pack(taken.log),
+    }
+
+
+def _helped(seat: Seat) -> Iterator[dict[str, Any]]:
+    number = 0
+    for one in helped(seat.rerun):
+        if isinstance(one, Helped):
+            lines = [
+                {"words": line(change, one.as_it_was), "settings": change.settings}
+                for change in one.best
+            ]
+            yield {"best": lines, "said": str(one).partition("\n")[0], "done": True}
+        else:
+            number += 1
+            yield {"tried": number, "words": one.words, "done": False}
