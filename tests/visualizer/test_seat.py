@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -23,11 +24,16 @@ from engine.simulation.choice import (
 )
 from engine.simulation.scenarios import SCENARIOS
 from engine.simulation.simulate import ReplayEngine, play
-from tests.facts import raises_naming
+from tests.facts import assert_names, raises_naming
+from tests.parity.recorded_steps import read_recording
+from tests.server.console import invoke
+from tests.sources.test_vllm_runs import FIXTURES
+from visualizer import read
 from visualizer.comparing.run_totals import computed_twice
 from visualizer.reading.busy_time import busy_us
 from visualizer.seat.answers import answers
 from visualizer.seat.decisions import decisions
+from visualizer.seat.helped import helped
 from visualizer.seat.seat import Seat
 
 # Reruns by hand, each without the seat: own policies, an own eviction order, other settings.
@@ -196,3 +202,44 @@ def test_what_cannot_be_chosen_says_why():
         Seat(other).decisions(20)
     [answer] = answers(seat, {"seat": "take", "step": 20})
     assert "choice" in answer["error"]
+
+
+def test_what_would_have_helped_is_measured():
+    log = SCENARIOS["thrash"].run()
+    *tried, found = helped(Seat(log).rerun)
+    assert found.tried == tried
+    first, *_ = found.best
+    assert first.settings == {"max_kv_tokens": 32 * 8}
+    hand = by_hand(log, first.settings)
+    mean = fmean(row.e2e_ms for row in read(hand).request_rows)
+    assert first.numbers.mean_ms == pytest.approx(mean)
+    assert first.numbers.busy_ms == busy_us(hand)[0] / 1000
+    means = [one.numbers.mean_ms for one in found.best]
+    assert means == sorted(means) and means[-1] < found.as_it_was.mean_ms
+    assert len({tuple(one.settings) for one in found.best}) == len(means)
+
+
+@pytest.mark.parametrize(
+    "run", ["vllm_calm", "vllm_shared_prefix", "vllm_tight", "async", "drafts"]
+)
+def test_a_recorded_vllm_is_decided_otherwise_or_says_why(run):
+    log = read_recording(FIXTURES / f"{run}.jsonl.gz")
+    seat = Seat(log)
+    if seat.rerun.first_difference is not None:
+        with raises_naming(ChoiceError, str(seat.rerun.first_difference)):
+            seat.decisions(max(seat.rerun.steps))
+        return
+    victims = 0
+    for step in seat.rerun.steps:
+        for decision in seat.decisions(step):
+            victims += decision.kind == "victim"
+            other = next(one for one in decision.candidates if not one.happened)
+            taken = seat.take(step, other.choice)
+            assert {-1} >= {id_ for row in taken.log.of(v.RequestArrived) for id_ in row.prompt}
+    assert victims or run != "vllm_tight"
+
+
+def test_the_command_says_what_would_have_helped():
+    done = invoke("why", "thrash", "--helped")
+    assert_names(done.stdout, "32", "KV blocks", "admission")
+    assert done.stderr.count("tried:") > 10

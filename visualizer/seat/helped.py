@@ -116,7 +116,7 @@ def best(was: Numbers, tried: list[Change]) -> list[Change]:
     found: dict[str, Change] = {}
     for mean, at in sorted(means):
         if mean < limit:
-            found.setdefault(*tried[at].settings, tried[at])
+            found.setdefault(" ".join(tried[at].settings), tried[at])
     return list(found.values())[:BEST]
 
 
