@@ -8,6 +8,9 @@ from typing import Any, Literal
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import Event, EventLog, LogError, State
 from engine.core.log import vocabulary as v
+from visualizer.indexed.beside import is_index
+from visualizer.indexed.index_file import IndexFile
+from visualizer.indexed.indexed_log import log_of
 from visualizer.scenario import find_scenario
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST
@@ -25,7 +28,8 @@ def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:
 
     A name may also be that of a scenario. Raises LogError for an invalid log, FileNotFoundError for a
     path without a file, UnknownScenarioError for a name that is neither a file nor a scenario, and
-    TypeError for any other type. Only the last 50 MB of a longer log are kept, with a warning.
+    TypeError for any other type. Of an index all events are read. Of another file longer than 50 MB only
+    the last ones are kept, with a warning.
     """
     match log:
         case EventLog() | ClusterLog():
@@ -34,6 +38,8 @@ def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:
             return read_source(log.encode())
         case bytes() | str() | Path():
             scenario = find_scenario(log)
+            if scenario is None and not isinstance(log, bytes) and is_index(Path(log)):
+                return log_of(IndexFile(Path(log)))
             return scenario.log if scenario else read_source(log, LAST, tell=_warn)
     kind = type(log).__name__
     raise TypeError(f"log must be an EventLog, a path to a log, or JSON Lines, got {kind}")

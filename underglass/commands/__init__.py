@@ -10,6 +10,7 @@ from underglass.commands.class_ import serve_class
 from underglass.commands.command import OneLineGroup, SectionedCommand
 from underglass.commands.environment import FROM_ENVIRONMENT, option
 from underglass.commands.grade import grade
+from underglass.commands.index import index_logs
 from underglass.commands.lab import lab
 from underglass.commands.listen import listen
 from underglass.commands.open import open_logs
@@ -122,6 +123,12 @@ app.command(
     short_help="Replay a log's arrivals with other settings.",
 )(what_if)
 app.command(cls=SectionedCommand, short_help="Ask a log why a request was slow.")(why)
+
+app.command(
+    name="index",
+    cls=SectionedCommand,
+    short_help="Write a log's index, with which it opens at once.",
+)(index_logs)
 
 
 @app.command(cls=SectionedCommand, short_help="Train the bundled model from scratch.")

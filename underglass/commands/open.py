@@ -46,9 +46,14 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     theme: Theme = None,
     text: Text = True,
     last: Annotated[
-        int,
-        page_option(metavar="MB", help="Read only the end of the log; 0 reads all of it.", min=0),
-    ] = 50,
+        int | None,
+        page_option(
+            metavar="MB",
+            help="Read only the end of the log; 0 reads all of it.",
+            min=0,
+            show_default="50, and all of it for an export",
+        ),
+    ] = None,
     port: Port = 0,
     browser: Browser = None,
     html: Annotated[Path | None, export_option(help="Write the page to this HTML file.")] = None,
@@ -81,7 +86,8 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
         refuse(given, f"must be omitted with {len(files)} files")
     # The page shows as much of a damaged log as it can read, but an export of it would be wrong.
     whole = bool(perfetto or csv or summarize or step or len(files) > 1)
-    logs = [read_named(name, 1_000_000 * last or None, text=text, whole=whole) for name in files]
+    kept = 1_000_000 * (last if last is not None else 0 if whole else 50) or None
+    logs = [read_named(name, kept, text=text, whole=whole) for name in files]
     try:
         if len(logs) > 1:
             pages = _comparisons(files, logs, theme)
@@ -180,9 +186,10 @@ def _write_exports(
             typer.echo(write_csv(csv / "decisions.csv", DecisionRow, read(log).decision_rows))
         return
     if summarize:
+        from visualizer.indexed.indexed_log import answer_of
         from visualizer.reading.summary import summary
 
-        typer.echo(summary(log))
+        typer.echo(answer_of(log, "summary", lambda: summary(log)))
     if perfetto is not None:
         from visualizer.perfetto import to_perfetto
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -11,7 +11,10 @@ from underglass.commands.options import fail, tell
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
     from engine.core.log import EventLog
+    from visualizer.indexed.index_file import IndexFile
     from visualizer.scenario import Scenario
+
+LARGE = 20_000_000  # bytes; a command that reads all of a larger log writes its index
 
 
 def read_named(
@@ -19,7 +22,8 @@ def read_named(
 ) -> "EventLog | ClusterLog":
     """Return the log of a file, of standard input (-) or of a scenario, or exit with a message.
 
-    With `whole`, every event is checked against the events before it.
+    `last` is how many bytes of a file to keep. None keeps all; then a log's index is used, and a large
+    log gets one. With `whole`, every event is checked against the events before it.
     """
     from engine.core.log import EventLog, LogError
     from visualizer.reading.without_text import log_without_text
@@ -28,6 +32,10 @@ def read_named(
     try:
         if (scenario := named_scenario(name)) is not None:
             log: EventLog | ClusterLog = scenario.log
+        elif last is None and (index := index_named(name, LARGE)) is not None:
+            from visualizer.indexed.indexed_log import log_of
+
+            log, whole = log_of(index), False  # it was checked when the index was made
         else:
             with _opened(name) as file:
                 log = read_source(
@@ -44,33 +52,54 @@ def read_named(
     return log if text else log_without_text(log)
 
 
+def index_named(name: str, least: int) -> "IndexFile | None":
+    """Return the index of a log, or None if it has none. A log of at least so many bytes gets one.
+
+    A log that contradicts itself gets none, nor does one in a folder that cannot be written. Raises
+    LogError if the file itself is a damaged index, and OSError if the file cannot be read.
+    """
+    from engine.core.log import LogError
+    from visualizer.indexed.beside import index_of, make_index
+
+    path = Path(name)
+    if name == "-" or not path.is_file():
+        return None
+    index = index_of(path)
+    if index is None and path.stat().st_size >= least:
+        with suppress(LogError, OSError), shown(path, "indexing") as file:
+            index = make_index(path, file)
+    return index
+
+
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
     """Open a file or standard input. On a terminal, a bar shows the progress of a long read."""
     if name == "-":
         yield sys.stdin.buffer
         return
-    path = Path(name)
-    size = path.stat().st_size
+    with shown(Path(name), "reading") as file:
+        yield file
+
+
+@contextmanager
+def shown(path: Path, doing: str) -> Iterator[BinaryIO]:
+    """Open a file. On a terminal, a bar shows the progress of a long read."""
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
-        with path.open("rb") as file:
-            yield file
-        return
-    with (
-        path.open("rb") as file,
-        tqdm.wrapattr(
+        tqdm = None
+    with path.open("rb") as file:
+        bar = tqdm and tqdm.wrapattr(
             file,
             "read",
-            total=size,
-            desc=f"reading {path.name}",
+            total=path.stat().st_size,
+            desc=f"{doing} {path.name}",
             delay=1,
             leave=False,
             disable=None,
-        ) as shown,
-    ):
-        yield shown
+        )
+        with bar or nullcontext(file) as opened:
+            yield opened
 
 
 def named_scenario(name: str) -> "Scenario | None":

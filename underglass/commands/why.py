@@ -105,11 +105,12 @@ def _answer(
     stuck: bool,
 ) -> str:
     from engine.core.log.log import EventLog
+    from visualizer.indexed.indexed_log import answer_of
     from visualizer.reading.why import WhyError, why
     from visualizer.reading.why.find import request_named, request_names
 
     if request is None and not stuck:
-        return str(read(log).regimes)
+        return str(answer_of(log, "why", lambda: str(read(log).regimes)))
     if missed and request is not None:
         return str(read(log).why_missed(request))
     if not isinstance(log, EventLog):

@@ -4,12 +4,15 @@ A fold costs twenty times as much as this pass, because it follows every block. 
 be read from a tenth of its events: arrivals, admissions, preemptions, ends, and what a step reports.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.core.log import vocabulary as v
 from engine.simulation.latencies import PausedTime
+
+if TYPE_CHECKING:
+    from engine.core.log.log import EventLog
 
 UNKNOWN = "unknown"  # the cause of a wait that the source of a foreign log does not give
 
@@ -76,7 +79,7 @@ class Columns:
     victims   (index of a step, request) of each preemption
     """
 
-    def __init__(self, log: Iterable[v.Event]) -> None:
+    def __init__(self, log: "EventLog") -> None:
         self.steps = StepColumns()
         self.settings: dict[str, Any] = {}
         self.source: dict[str, Any] = {}
@@ -103,12 +106,11 @@ class Columns:
         ] = []  # its preemption's, step, request, tokens
         self._times: list[tuple[int, int, bool]] = []
         self._paused = PausedTime()
-        events = list(log)
+        events = log.of(*_NOTES)
         finished = [event for event in events if type(event) is v.StepFinished]
         self.unit = "us" if all("end" in event.t for event in finished) else "steps"
         for event in events:
-            if (note := _NOTES.get(type(event))) is not None:
-                note(self, event)
+            _NOTES[type(event)](self, event)
         self._set_times()
         self._set_losses()
 

@@ -1,0 +1,150 @@
+"""The index of a log: it has the same events, a damaged part is named, and a stale one is not used."""
+
+import random
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from engine.core.log import EventLog, LogError
+from engine.core.log import vocabulary as v
+from tests.engine.workloads import named, random_log
+from tests.facts import raises_naming
+from tests.visualizer.clusters import COST, speakers
+from tests.visualizer.foreign import foreign
+from underglass.commands import app, read_log
+from visualizer import read
+from visualizer.indexed import index_file
+from visualizer.indexed.beside import index_beside, index_of, make_index
+from visualizer.indexed.index_file import FOOTER, IndexFile, write_index
+from visualizer.indexed.indexed_log import IndexedLog, log_of
+from visualizer.logs import read_any
+from visualizer.reading.summary import summary
+from visualizer.scenario import gallery
+
+EVENTS = 64
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Cut even short logs into several chunks, with keyframes."""
+    monkeypatch.setattr(index_file, "EVENTS", EVENTS)
+    monkeypatch.setattr(index_file, "KEYFRAME_EVERY", 2)
+
+
+def indexed(log, folder: Path) -> EventLog:
+    write_index(log, folder / "log.index")
+    return log_of(IndexFile(folder / "log.index"))
+
+
+def test_both_forms_of_a_log_have_the_same_events(soak, first_seed, tmp_path):
+    rng = random.Random(first_seed)
+    for seed in range(first_seed, first_seed + (1000 if soak else 60)):
+        log = EventLog.from_bytes(random_log(seed, may_be_async=True).to_bytes())
+        with named(seed):
+            if seed % 3 == 1:
+                log = foreign(log)
+            elif seed % 3 == 2:
+                log = EventLog.from_bytes(random_log(seed, EventLog(window=150)).to_bytes())
+            other = indexed(log, tmp_path)
+            assert other.to_bytes() == log.to_bytes()
+            assert list(other) == list(log)
+            assert (len(other), other.next_seq) == (len(log), log.next_seq)
+            kinds = rng.sample([type(event) for event in log], min(3, len(log)))
+            assert other.of(*kinds) == log.of(*kinds)
+            begin, end = sorted(rng.choices(range(len(log) + 1), k=2))
+            assert other[begin:end] == log[begin:end]
+            assert other[-1] == log[len(log) - 1]
+            assert other.since(log.next_seq - 9) == log.since(log.next_seq - 9)
+            seq = log.next_seq - 1 - rng.randrange(len(log))
+            assert other.state(seq).core() == log.state(seq).core()
+            assert other.state().keyframe() == log.state().keyframe()
+
+
+def test_reading_an_index_says_what_reading_the_log_says(tmp_path):
+    for scenario in gallery().values():
+        other = indexed(scenario.log, tmp_path)
+        assert str(read(other).regimes) == str(read(scenario.log).regimes)
+        assert summary(other) == summary(scenario.log)
+
+
+def test_a_cluster_log_has_the_same_index(tmp_path):
+    from engine import EngineConfig, simulate_cluster
+
+    config = EngineConfig(max_kv_tokens=512, block_size=8)
+    log = simulate_cluster(speakers(), config, replicas=2, cost=COST)
+    assert indexed(log, tmp_path).to_bytes() == log.to_bytes()
+
+
+def test_numbers_and_strings_of_all_sizes_come_back(tmp_path):
+    log = random_log(1)
+    log.append(v.Admitted(1, 2**70, [-1, 2**31, 2**53], True, [1, 1.0, -0.0, 2.5]))
+    log.append(v.Admitted(2, 2**40, [], False, [-0.0, 0.0]))
+    log.append(v.RequestFinished(3, "error", 'a "b"\n\u2028\0', "\U0001f600"))
+    packed = index_file.pack_events(log[:], v.AnyEvent)
+    again = EventLog.from_events(list(index_file.unpack_events(packed, v.AnyEvent)))
+    assert again.to_bytes() == log.to_bytes()
+
+
+def test_damage_is_named_and_never_shown(tmp_path):
+    log = next(log for log in map(random_log, range(50)) if len(log) > 8 * EVENTS)
+    write_index(log, path := tmp_path / "log.index")
+    whole, chunks = path.read_bytes(), IndexFile(path).directory.chunks
+    rng = random.Random(4)
+    for number, chunk in enumerate(chunks):
+        damaged = bytearray(whole)
+        damaged[chunk.offset + rng.randrange(chunk.length)] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        other = IndexedLog(IndexFile(path))
+        first = number * EVENTS
+        with raises_naming(LogError, f"events {first} to {first + chunk.events - 1}", "checksum"):
+            list(other)
+        assert other[:first] == log[:first]
+        assert other[first + chunk.events :] == log[first + chunk.events :]
+    for end in rng.sample(range(len(whole)), 40):
+        path.write_bytes(whole[:end])
+        with raises_naming(LogError, "index"):
+            IndexFile(path)
+    path.write_bytes(whole[: -FOOTER.size - 1] + b"x" + whole[-FOOTER.size :])
+    with raises_naming(LogError, "directory", "checksum"):
+        IndexFile(path)
+
+
+def test_a_stale_or_damaged_index_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(read_log, "LARGE", 0)
+    path = tmp_path / "run.jsonl"
+    long, short = (random_log(seed) for seed in (1, 2))
+    ask = lambda: CliRunner().invoke(app, ["why", str(path)]).stdout.strip()  # noqa: E731
+    for log in (short, long):
+        log.save(path)
+        assert index_of(path) is None
+        assert ask() == str(read(log).regimes)
+        index = index_of(path)
+        assert index is not None
+        assert ask() == str(read(log).regimes)  # the answer that the index remembers
+        assert list(log_of(index)) == list(log)
+    index_beside(path).write_bytes(index_beside(path).read_bytes()[:-9])
+    assert index_of(path) is None
+    assert ask() == str(read(long).regimes)
+    monkeypatch.setattr(index_file, "_checksum_of_types", lambda: 0)
+    assert index_of(path) is None
+
+
+def test_a_log_that_cannot_be_read_leaves_no_index(tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(random_log(1).to_bytes() + b'{"type":"forked","request":1}\n')
+    with path.open("rb") as file, raises_naming(LogError, "parent"):
+        make_index(path, file)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_command_writes_an_index_that_opens_by_itself(tmp_path):
+    path = tmp_path / "run.jsonl"
+    random_log(1).save(path)
+    run = lambda *words: CliRunner().invoke(app, list(map(str, words)))  # noqa: E731
+    assert run("index", path).stdout.strip() == str(index_beside(path))
+    asked = [run("open", "--summary", one).stdout for one in (path, index_beside(path))]
+    assert read_any(str(index_beside(path))).to_bytes() == path.read_bytes()
+    path.unlink()
+    assert asked == [run("open", "--summary", index_beside(path)).stdout] * 2
+    assert run("index", index_beside(path)).exit_code == 2

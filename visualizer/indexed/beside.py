@@ -1,0 +1,69 @@
+"""The index beside a log, `run.jsonl.index` for `run.jsonl`: made once, and again when it is stale.
+
+An index says which log it is of by the log's length and the checksums of its two ends. A log that grew
+or changed has other ones. A change in the middle that leaves both ends as they are is not noticed.
+"""
+
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+
+from engine.core.log import LogError
+from visualizer.indexed.index_file import MAGIC, IndexFile, IndexWriter
+from visualizer.sources import READERS
+from visualizer.sources.collector import without_gc
+from visualizer.sources.feed import Feed
+from visualizer.sources.limits import CHUNK
+
+SUFFIX = ".index"
+_END = 1 << 16  # bytes at each end of a log that identify it
+
+
+def index_beside(path: Path) -> Path:
+    """Return the place of a log's index."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def is_index(path: Path) -> bool:
+    """Return whether a file is an index. Raises OSError if it cannot be read."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def index_of(path: Path) -> IndexFile | None:
+    """Return the index of a log: the file itself or the one beside it; None if there is none.
+
+    A stale or damaged index counts as none. Raises LogError if the file itself is a damaged index.
+    """
+    if is_index(path):
+        return IndexFile(path)
+    try:
+        index = IndexFile(index_beside(path))
+    except (LogError, OSError):
+        return None
+    return index if index.directory.of == identity(path) else None
+
+
+def make_index(path: Path, file: BinaryIO) -> IndexFile:
+    """Write the index of a log beside it, and return it. `file` is the log, opened.
+
+    Raises LogError for a log that is damaged or contradicts itself, and OSError if a file cannot be
+    read or written.
+    """
+    feed, place = Feed(READERS), index_beside(path)
+    with IndexWriter(place, identity(path)) as writer, without_gc():
+        while data := file.read(CHUNK):
+            writer.add(feed.push(data))
+        writer.add(feed.end())
+        writer.end()
+    return IndexFile(place)
+
+
+def identity(path: Path) -> str:
+    """Return what distinguishes a log from others: its length and checksums of its ends."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(_END)
+        file.seek(max(0, size - _END))
+        tail = file.read(_END)
+    return f"{size}-{zlib.crc32(head):08x}-{zlib.crc32(tail):08x}"

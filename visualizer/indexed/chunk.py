@@ -1,0 +1,90 @@
+"""Some successive events of a log as one block of bytes: their columns, deflated.
+
+    u32       length of the header, little-endian
+    header    JSON: `kinds` (number, count, column, value of each kind of event), `columns`, and the
+              lengths of the two last parts
+    columns   each from a multiple of 8 bytes on
+    strings   the table of strings, a JSON list
+    values    what has no fixed type, a JSON list
+
+A browser unpacks it with `DecompressionStream("deflate-raw")`.
+"""
+
+import struct
+import zlib
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from engine.core.log import LogError
+from visualizer.indexed.columns import Columns, ColumnSource, kinds_of
+from visualizer.sources.collector import without_gc
+
+_LENGTH = struct.Struct("<I")
+_encode = msgspec.json.Encoder().encode
+_LEVEL = 6
+
+
+class _Header(msgspec.Struct):
+    kinds: list[list[int]]
+    columns: list[list[Any]]
+    strings: int
+    values: int
+
+
+def deflate(data: bytes) -> bytes:
+    """Return the bytes in zlib's format without a header."""
+    packer = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def inflate(data: bytes) -> bytes:
+    """Unpack what `deflate` returned."""
+    return zlib.decompress(data, wbits=-zlib.MAX_WBITS)
+
+
+def pack_events(events: list[Any], vocabulary: Any) -> bytes:
+    """Return the chunk of some events of a vocabulary (`AnyEvent` or `AnyClusterEvent`)."""
+    columns = Columns()
+    kinds = kinds_of(vocabulary).put_kinds(events, columns)
+    strings, values = _encode(list(columns.strings)), _encode(columns.values)
+    header = _encode(_Header(kinds, columns.about, len(strings), len(values)))
+    header += b" " * (-(len(header) + _LENGTH.size) % 8)
+    return deflate(b"".join((_LENGTH.pack(len(header)), header, columns.bytes, strings, values)))
+
+
+def unpack_events(
+    data: bytes, vocabulary: Any, only: Collection[type] | None = None
+) -> Sequence[Any]:
+    """Return the events of a chunk, or only those of some kinds, in order."""
+    plain = inflate(data)
+    (length,) = _LENGTH.unpack_from(plain)
+    begin = _LENGTH.size + length
+    header = msgspec.json.decode(plain[_LENGTH.size : begin], type=_Header)
+    end = len(plain) - header.values
+    source = ColumnSource(
+        header.columns,
+        memoryview(plain)[begin:],
+        plain[end - header.strings : end],
+        plain[end:],
+    )
+    shape = kinds_of(vocabulary)
+    numbers = source.numbers()
+    wanted = None if only is None else {shape.number_of[kind] for kind in only}
+    events = {}
+    with without_gc():
+        for number, count, column, value in header.kinds:
+            if wanted is None or number in wanted:
+                source.skip_to(column, value)
+                events[number] = iter(shape.shapes[number].get(count, source))
+    if wanted is not None:
+        numbers = [number for number in numbers if number in wanted]
+    return list(map(next, map(events.__getitem__, numbers)))
+
+
+def checked(data: bytes, crc: int, what: str) -> bytes:
+    """Return the bytes. Raises LogError if their checksum is another one."""
+    if zlib.crc32(data) != crc:
+        raise LogError(f"{what} of the index cannot be used: the checksum is wrong")
+    return data

@@ -1,0 +1,239 @@
+"""The file of an indexed log: chunks of events, keyframes, and a directory at the end.
+
+    8 bytes   MAGIC
+    chunks    see `chunk.py`; before some of them a keyframe: a chunk with that event alone
+    directory JSON, deflated
+    footer    where the directory begins, its length and its checksum, and MAGIC again
+
+A chunk and the directory each have a checksum, so that a damaged part is named and never shown. The
+file has everything that the log has, so a browser that can ask for ranges needs nothing else. It is a
+file of its own because the JSON Lines stay as they are, whoever wrote them, gzipped or not, and because
+an index can be deleted at any time and made again.
+
+Differs from Parquet, which is made for the same: a keyframe lets a reader begin in the middle.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from engine.cluster.events import AnyClusterEvent
+from engine.core.log import Event, LogError, State
+from engine.core.log.log import apply
+from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted, StepStarted
+from visualizer.indexed.chunk import checked, deflate, inflate, pack_events, unpack_events
+from visualizer.sources.collector import without_gc
+
+MAGIC = b"UGINDEX\x01"
+EVENTS = 1024  # in a chunk: a browser keeps a copy of the state about as often
+KEYFRAME_EVERY = 16  # chunks
+FOOTER = struct.Struct("<QII8s")
+_SUFFIX = ".part"
+
+
+class Part(msgspec.Struct, array_like=True):
+    """A part of the file: where it is, in bytes, and its checksum."""
+
+    offset: int
+    length: int
+    crc: int
+
+
+class Chunk(Part, array_like=True):
+    """A chunk: how many events it has, and the last step that begins before it ends."""
+
+    events: int
+    step: int
+
+
+class SavedKeyframe(Part, array_like=True):
+    """The state before the chunk with this number."""
+
+    chunk: int
+
+
+class Directory(msgspec.Struct):
+    """What is in an index.
+
+    vocabulary  the checksum of the types of all events: an index of another version is made again
+    of          what identifies the log: its length and checksums of its two ends; "" for a log without
+                a file
+    cluster     whether it is the log of a cluster
+    first       the number of the first event
+    answers     what was asked of the log before, by question; see `IndexFile.answer`
+    """
+
+    vocabulary: int
+    of: str
+    cluster: bool
+    first: int = 0
+    chunks: list[Chunk] = []
+    keyframes: list[SavedKeyframe] = []
+    answers: dict[str, Any] = {}
+
+
+def vocabulary_of(*, cluster: bool) -> Any:
+    """Return the union of the events of a kind of log."""
+    return AnyClusterEvent if cluster else AnyEvent
+
+
+def _checksum_of_types() -> int:
+    types = msgspec.json.schema_components([AnyEvent, AnyClusterEvent])
+    return zlib.crc32(msgspec.json.encode(types, order="sorted"))
+
+
+class IndexWriter:
+    """Writes an index event by event, and replaces the file at the end, all at once.
+
+    `of` identifies the log (see `Directory`). Raises LogError for an event that does not fit what came
+    before, and OSError if the file cannot be written. Use it as a context manager: an error leaves no
+    file.
+    """
+
+    def __init__(self, path: Path, of: str = "") -> None:
+        self._path, self._part = path, path.with_name(path.name + _SUFFIX)
+        self._of = of
+        self._events: list[Any] = []
+        self._state = State()
+        self._step = 0
+        self.directory: Directory | None = None
+
+    def __enter__(self) -> "IndexWriter":
+        self._file: BinaryIO = self._part.open("wb")
+        self._file.write(MAGIC)
+        return self
+
+    def __exit__(self, kind: object, *_error: object) -> None:
+        self._file.close()
+        if kind is None and self.directory is not None:
+            self._part.replace(self._path)
+        else:
+            self._part.unlink(missing_ok=True)
+
+    def add(self, events: Iterable[Any]) -> None:
+        """Add the next events."""
+        for event in events:
+            if self.directory is None:
+                self._begin(event)
+            self._events.append(event)
+            if len(self._events) == EVENTS:
+                self._write_chunk()
+
+    def end(self) -> None:
+        """Write the rest. Raises LogError for a log without events."""
+        if self._events:
+            self._write_chunk()
+        if self.directory is None:
+            raise LogError("the log has no event yet")
+        write_directory(self._file, self.directory)
+
+    def _begin(self, event: Any) -> None:
+        is_cluster = not isinstance(event, Event)
+        self.directory = Directory(_checksum_of_types(), self._of, is_cluster)
+        if isinstance(event, Keyframe):
+            self.directory.first = event.seq
+        elif not is_cluster and not isinstance(event, RunStarted):
+            raise LogError("a log must begin with run_started or keyframe")
+
+    def _write_chunk(self) -> None:
+        assert self.directory is not None
+        events, self._events = self._events, []
+        chunks, is_cluster = self.directory.chunks, self.directory.cluster
+        if not is_cluster:
+            if chunks and not len(chunks) % KEYFRAME_EVERY:
+                part = self._write(pack_events([self._state.keyframe()], AnyEvent))
+                self.directory.keyframes.append(SavedKeyframe(*part, len(chunks)))
+            for event in events:
+                apply(self._state, event)
+                if isinstance(event, StepStarted):
+                    self._step = event.step
+        data = pack_events(events, vocabulary_of(cluster=is_cluster))
+        chunks.append(Chunk(*self._write(data), len(events), self._step))
+
+    def _write(self, data: bytes) -> tuple[int, int, int]:
+        offset = self._file.tell()
+        self._file.write(data)
+        return offset, len(data), zlib.crc32(data)
+
+
+def write_directory(file: BinaryIO, directory: Directory) -> None:
+    """Write the directory and the footer after everything else."""
+    begin = file.tell()
+    data = deflate(msgspec.json.encode(directory))
+    file.write(data)
+    file.write(FOOTER.pack(begin, len(data), zlib.crc32(data), MAGIC))
+    file.truncate()
+
+
+def write_index(events: Iterable[Any], path: Path, of: str = "") -> None:
+    """Write the index of a log to a file; see `IndexWriter`."""
+    with IndexWriter(path, of) as writer:
+        writer.add(events)
+        writer.end()
+
+
+def _version() -> str:
+    try:
+        return version("underglass")
+    except PackageNotFoundError:  # a clone that was never installed
+        return "unknown"
+
+
+class IndexFile:
+    """Reads an index. Raises LogError if it is damaged or of another version."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        size = path.stat().st_size
+        if size < len(MAGIC) + FOOTER.size:
+            raise LogError(f"the index has only {size} bytes: it was cut off")
+        begin, length, crc, magic = FOOTER.unpack(self._read(size - FOOTER.size, FOOTER.size))
+        if magic != MAGIC or begin + length + FOOTER.size != size:
+            raise LogError("the end of the index cannot be used: it was cut off or overwritten")
+        data = checked(self._read(begin, length), crc, "the directory")
+        self.directory = msgspec.json.decode(inflate(data), type=Directory)
+        if self.directory.vocabulary != _checksum_of_types():
+            raise LogError("another version of Underglass wrote the index; the log itself is whole")
+        self.end_of_chunks = begin
+        self.ends = list(accumulate(chunk.events for chunk in self.directory.chunks))
+        self.vocabulary = vocabulary_of(cluster=self.directory.cluster)
+
+    def part(self, part: Part, what: str) -> bytes:
+        """Return the bytes of a part. Raises LogError, which names `what`, if it is damaged."""
+        return checked(self._read(part.offset, part.length), part.crc, what)
+
+    def events(self, number: int, only: Collection[type] | None = None) -> Sequence[Any]:
+        """Return the events of a chunk, or those of some kinds.
+
+        Raises LogError, which names the events, if the chunk is damaged.
+        """
+        chunk = self.directory.chunks[number]
+        end = self.directory.first + self.ends[number]
+        data = self.part(chunk, f"events {end - chunk.events} to {end - 1}")
+        return unpack_events(data, self.vocabulary, only)
+
+    def answer(self, question: str, compute: Callable[[], Any]) -> Any:
+        """Return the stored answer to a question, as JSON values, or compute and store it.
+
+        An answer belongs to the version of Underglass that computed it.
+        """
+        key = f"{question}, {_version()}"
+        if key not in self.directory.answers:
+            with without_gc():
+                self.directory.answers[key] = compute()
+            with suppress(OSError), self.path.open("r+b") as file:  # the folder may be read-only
+                file.seek(self.end_of_chunks)
+                write_directory(file, self.directory)
+        return self.directory.answers[key]
+
+    def _read(self, offset: int, length: int) -> bytes:
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            return file.read(length)

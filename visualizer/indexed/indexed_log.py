@@ -1,0 +1,115 @@
+"""A log that is read from its index, chunk by chunk: it needs little memory, however long it is."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, NoReturn, overload
+
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
+from engine.core.log.log import Kind, apply
+from visualizer.indexed.chunk import unpack_events
+from visualizer.indexed.index_file import IndexFile
+
+_KEPT = 8  # unpacked chunks, because readers look at neighbours
+
+
+class IndexedLog(EventLog):
+    """An `EventLog` whose events stay in the index until they are asked for; it cannot grow.
+
+    Whatever reads a damaged chunk raises LogError, which names the chunk's events.
+    """
+
+    def __init__(self, index: IndexFile) -> None:
+        super().__init__()
+        self.index = index
+        self._first = index.directory.first
+        self._ends = index.ends
+        self._kept = lru_cache(_KEPT)(index.events)
+
+    def append(self, event: v.Event) -> NoReturn:
+        """Raise TypeError: a saved log does not grow."""
+        raise TypeError(
+            "a log that is read from its index cannot grow; load its JSON Lines instead"
+        )
+
+    @property
+    def next_seq(self) -> int:
+        """See `EventLog`."""
+        return self._first + len(self)
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __iter__(self) -> Iterator[v.Event]:
+        for number in range(len(self._ends)):
+            yield from self.index.events(number)
+
+    @overload
+    def __getitem__(self, index: int) -> v.Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[v.Event]: ...
+    def __getitem__(self, index: int | slice) -> v.Event | list[v.Event]:
+        """See `EventLog`."""
+        if isinstance(index, slice):
+            begin, end, by = index.indices(len(self))
+            return self._between(begin, end)[::by] if by > 0 else list(self)[index]
+        [event] = self._between(at := range(len(self))[index], at + 1)
+        return event
+
+    def since(self, seq: int) -> list[v.Event]:
+        """See `EventLog`."""
+        return self[max(0, seq - self._first) :]
+
+    def of(self, *kinds: type[Kind]) -> list[Kind]:
+        """See `EventLog`. Only the columns of these kinds are unpacked."""
+        return [
+            event
+            for number in range(len(self._ends))
+            for event in self.index.events(number, set(kinds))
+        ]
+
+    def state(self, seq: int | None = None) -> State:
+        """See `EventLog`. The fold begins at the last keyframe before."""
+        end = len(self) if seq is None else max(0, seq + 1 - self._first)
+        begin, state = 0, State()
+        for keyframe in reversed(self.index.directory.keyframes):
+            if (before := self._ends[keyframe.chunk - 1]) < end:
+                part = self.index.part(keyframe, f"the state before event {self._first + before}")
+                [event] = unpack_events(part, v.AnyEvent)
+                apply(state, event)
+                begin = before
+                break
+        for event in self._between(begin, min(end, len(self))):
+            apply(state, event)
+        return state
+
+    def _between(self, begin: int, end: int) -> list[v.Event]:
+        events: list[v.Event] = []
+        while begin < end:
+            number = bisect_right(self._ends, begin)
+            first = self._ends[number - 1] if number else 0
+            events += self._kept(number)[begin - first : end - first]
+            begin = self._ends[number]
+        return events
+
+
+def log_of(index: IndexFile) -> EventLog | ClusterLog:
+    """Return the log of an index.
+
+    The log of a cluster is read at once, because its replicas' logs are lists. That raises LogError if
+    a chunk is damaged.
+    """
+    if not index.directory.cluster:
+        return IndexedLog(index)
+    log = ClusterLog()
+    for number in range(len(index.directory.chunks)):
+        for event in index.events(number):
+            log.append(event)
+    return log
+
+
+def answer_of(log: EventLog | ClusterLog, question: str, compute: Callable[[], Any]) -> Any:
+    """Return what a question to a log has as its answer: JSON values, which an index remembers."""
+    return log.index.answer(question, compute) if isinstance(log, IndexedLog) else compute()
