@@ -28,8 +28,8 @@ from benchmarks.harness import FOLDER, save, status
 from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.simulation.workload import Abort, Input, bursts, lognormal, poisson
 from visualizer.html import MODULE, to_html
-from visualizer.logs import read_log
 from visualizer.pictures import chromium_path
+from visualizer.sources import read_source
 
 SEED = 4
 
@@ -216,7 +216,7 @@ def main(
     figures: dict[str, Any] = {"bundle_bytes": MODULE.stat().st_size, "sizes": {}}
     with sync_playwright() as playwright:
         for size in sizes:
-            log = read_log(b"".join(lines[:size]))
+            log = read_source(b"".join(lines[:size]))  # all of it: `read_log` keeps the end
             path = FOLDER / f"board_{size}.html"
             page_of(log, path)
             flags = ["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"]

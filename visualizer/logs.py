@@ -28,8 +28,8 @@ def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:
 
     A name may also be that of a scenario. Raises LogError for an invalid log, FileNotFoundError for a
     path without a file, UnknownScenarioError for a name that is neither a file nor a scenario, and
-    TypeError for any other type. Of an index all events are read. Of another file longer than 50 MB only
-    the last ones are kept, with a warning.
+    TypeError for any other type. All events of an index are read; of another file longer than 50 MB,
+    only the last ones are kept, with a warning.
     """
     match log:
         case EventLog() | ClusterLog():
