@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 FRONTEND = ROOT / "visualizer" / "frontend"
-BUNDLE = ROOT / "visualizer" / "static" / "gateway_page.js"  # build.mjs writes it last
+BUNDLE = ROOT / "visualizer" / "static" / "board.js"  # build.mjs writes it last
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 # uv does not read pip's configuration, in which a company or a machine's image names its package index.
 FROM_PIP = {

@@ -25,7 +25,7 @@ from site_pages import REPOSITORY
 
 LIST = REPOSITORY / "THIRD_PARTY.md"
 TEXTS = REPOSITORY / "licenses"
-STATIC = REPOSITORY / "visualizer" / "static"
+MODULES = REPOSITORY / "visualizer" / "static" / "modules"
 
 # Licenses that only require their text and a copyright notice; MPL-2.0 also requires a link to the
 # unchanged source.
@@ -70,13 +70,13 @@ def components() -> Iterator[Component]:
 def bundled() -> Mapping[str, set[str]]:
     """Return the npm packages in our bundles, each with the bundles that contain it."""
     found = defaultdict(set)
-    maps = sorted(STATIC.glob("*.js.map"))
+    maps = sorted(MODULES.glob("*.js.map"))
     if not maps:
-        raise LicenseError(f"{STATIC} has no bundles yet: run `make setup` first")
+        raise LicenseError(f"{MODULES} has no bundles yet: run `make setup` first")
     for path in maps:
         for source in json.loads(path.read_text("utf-8"))["sources"]:
             if package := _PACKAGE.search(source):
-                found[package[1]].add(f"`visualizer/static/{path.stem}`")
+                found[package[1]].add("`visualizer/static/`")
     for output, inputs in site_bundles().items():
         for source in inputs:
             if package := _PACKAGE.search(source):

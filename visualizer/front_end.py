@@ -5,6 +5,7 @@ from pathlib import Path
 from engine.core.extras import MissingExtraError
 
 STATIC = Path(__file__).parent / "static"
+MODULES = STATIC / "modules"  # what a server's pages load
 
 
 def built(name: str) -> Path:
@@ -16,3 +17,9 @@ def built(name: str) -> Path:
             "it: build it with `make setup`, or without make with `python make.py setup`"
         )
     return file
+
+
+def with_board(part: str) -> str:
+    """Return the module of a part such as "cluster.js": the board's module, which needs no file, and the part."""
+    board, mark, _ = built("board.js").read_text("utf-8").partition("//# exports\n")
+    return board + mark + built(part).read_text("utf-8")

@@ -11,11 +11,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from visualizer.front_end import built
+from visualizer.front_end import built, with_board
 from visualizer.logs import ClusterLogLike, LogLike, Select
 from visualizer.packed import PackedLog, packed_log
 
-MODULE, CLUSTER_MODULE = built("board.js"), built("cluster.js")
+MODULE, CLUSTER_MODULE = built("board.js"), with_board("cluster.js")
 
 PAGE = Template((Path(__file__).parent / "page.html").read_text("utf-8"))
 
@@ -49,7 +49,7 @@ def write_page(
 
     `more` are further options. The page is also written to `path` if one is given.
     """
-    module = CLUSTER_MODULE if packed.is_cluster else MODULE
+    module = CLUSTER_MODULE if packed.is_cluster else MODULE.read_text("utf-8")
     if theme not in (None, "light", "dark"):
         raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
     page = PAGE.substitute(
@@ -57,7 +57,7 @@ def write_page(
         title=html.escape(title),
         log=_base64(packed.log),
         # An HTML parser ends a script at the first "</script", even inside a JavaScript string.
-        module=module.read_text("utf-8").replace("</script", "<\\/script"),
+        module=module.replace("</script", "<\\/script"),
         # Without "<", the options can neither end the script nor start an HTML comment.
         options="".join(
             f", {name}: {json.dumps(value, default=_base64)}".replace("<", "\\u003c")

@@ -47,7 +47,7 @@ from server.core.run_until import Stopped
 from server.core.settings import ServerSettings
 from server.http.errors import ApiError
 from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
-from visualizer.front_end import STATIC, built
+from visualizer.front_end import MODULES, built
 from visualizer.reading.regimes import regimes_of
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ class _Files(StaticFiles):
 
 def install_page(app: FastAPI, name: str = "live.html") -> None:
     """Serve a page of `server/pages/` at `/`, and its files below `/page/` and `/board/`."""
-    built(f"{Path(name).stem}_page.js")
+    built(f"modules/{Path(name).stem}_page.js")
     app.mount("/page", _Files(directory=PAGES))
-    app.mount("/board", _Files(directory=STATIC))
+    app.mount("/board", _Files(directory=MODULES))
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:

@@ -285,4 +285,6 @@ def test_only_the_pages_own_files_are_served(url):
         above = "/page/../app.py", "/page/%2e%2e/app.py", "/board/..%2fhtml.py"
         for path in (*above, "/page/", "/page/x"):
             assert refusal(client.get(path)) == (404, "not_found")
-        assert client.get("/board/live_page.js").content == built("live_page.js").read_bytes()
+        assert (
+            client.get("/board/live_page.js").content == built("modules/live_page.js").read_bytes()
+        )

@@ -51,11 +51,11 @@ def test_a_package_without_a_text_is_an_error(package):
 def test_what_a_bundle_contains_is_found(tmp_path, monkeypatch):
     sources = ["../frontend/src/entry.ts", "../frontend/node_modules/glass/src/index.ts"]
     (tmp_path / "board.js.map").write_text(json.dumps({"sources": sources}))
-    monkeypatch.setattr(site_third_party, "STATIC", tmp_path)
+    monkeypatch.setattr(site_third_party, "MODULES", tmp_path)
     bundles = {"editor.js": ["node_modules/@scope/part/index.js", "src/site/editor.ts"]}
     monkeypatch.setattr(site_third_party, "site_bundles", lambda: bundles)
     assert site_third_party.bundled() == {
-        "glass": {"`visualizer/static/board.js`"},
+        "glass": {"`visualizer/static/`"},
         "@scope/part": {"`assets/editor.js`"},
     }
 

@@ -45,8 +45,8 @@ def test_a_page_of_a_cluster_log_has_the_log_and_what_it_shows_first(path):
 
 def test_the_module_of_a_cluster_is_only_in_pages_of_cluster_logs():
     [one, many] = [
-        path.read_text("utf-8").replace("</script", "<\\/script")
-        for path in (MODULE, CLUSTER_MODULE)
+        text.replace("</script", "<\\/script")
+        for text in (MODULE.read_text("utf-8"), CLUSTER_MODULE)
     ]
     single, cluster = to_html(storytellers()), to_html(three_replicas())
     assert (one in single, many in single) == (True, False)

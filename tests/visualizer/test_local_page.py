@@ -230,7 +230,7 @@ def test_a_live_page_is_served_with_its_script_and_feed(served, log):
     page = client.ask()[1].decode()
     assert "&lt;run&gt;" in page and "<run>" not in page and 'data-theme="dark"' in page
     assert json.loads(client.ask("regimes")[1]) == read(log).regimes.as_dict()
-    assert client.ask("live.js")[1] == (ROOT / "visualizer/static/live.js").read_bytes()
+    assert client.ask("live.js")[1] == (ROOT / "visualizer/static/modules/live.js").read_bytes()
     connection = http.client.HTTPConnection(client.place, timeout=20)
     connection.request("GET", client.root + "events?past=true")
     answer = connection.getresponse()

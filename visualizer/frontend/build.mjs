@@ -1,96 +1,160 @@
 /**
- * Bundles `src/entry.ts` into `../static/board.js`, `src/cluster_entry.ts` into `cluster.js`, `src/live_entry.ts` into
- * `watch.js` and `live.js`, and the scripts of the server's pages into `live_page.js` and `gateway_page.js`:
- * self-contained ES modules, and their source maps. It also draws the gallery's pictures.
+ * Builds one module and its parts. esbuild splits it: what several entries need is in files that they share.
+ *
+ *   static/modules/    the entries and the files that they share, as ES modules: pages of a server load them as they
+ *                      are, so that a page that shows users' prompts runs no script but the server's files
+ *   static/board.js    the board as one file that needs no other, deflated: for notebooks and pages on disk
+ *   static/cluster.js, static/watch.js
+ *                      what a cluster's board and a live board need besides, deflated. Python appends them to
+ *                      board.js (`visualizer/front_end.py`)
  *
  *   node build.mjs
  *
- * anywidget loads a widget's module from a Blob URL, so it cannot import anything: everything is inlined,
- * the style sheets too. Every widget in a saved notebook carries a copy of the module. That is why its
- * size is limited and why it holds its own code deflated and unpacks it when it is loaded. The others are
- * served as they are, so that a page that shows users' prompts runs no script but the server's files.
+ * anywidget loads a widget's module from a Blob URL, so that module cannot import a file. Every widget in a saved notebook
+ * carries a copy of its text, which is why that text is limited and deflated. The copies in a page share one evaluated
+ * module. The build also draws the gallery's pictures.
  */
 
-import { mkdir, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
 import { build } from "esbuild";
 import { drawGallery } from "./gallery.mjs";
 import { styleSheetAsText } from "./style_sheets.mjs";
 
-// Notebooks store the modules of widgets, which export `exports` and have at most `limit` bytes.
-const MODULES = {
-  board: { entry: "src/entry.ts", exports: ["mount"], limit: 172_000 },
-  cluster: {
-    entry: "src/cluster_entry.ts",
-    exports: ["mount", "watch"],
-    limit: 200_000,
-  },
-  watch: { entry: "src/live_entry.ts", exports: ["watch"], limit: 160_000 },
-  live: { entry: "src/live_entry.ts" },
-  live_page: { entry: "../../server/pages/live.ts" },
-  gateway_page: { entry: "../../server/pages/gateway.ts" },
+const ENTRIES = {
+  board: "src/entry.ts",
+  cluster: "src/cluster_entry.ts",
+  live: "src/live_entry.ts",
+  live_page: "../../server/pages/live.ts",
+  gateway_page: "../../server/pages/gateway.ts",
 };
+const LIMIT = 172_000; // bytes of board.js
 // 85 characters that no string, script or template has to escape.
 const DIGITS = Array.from({ length: 94 }, (_, i) => String.fromCharCode(33 + i))
   .filter((one) => !"\"\\'`<>&$=".includes(one))
   .join("");
 const here = new URL(".", import.meta.url);
 const target = new URL("../static/", here);
+const modules = new URL("modules/", target);
 
-await mkdir(target, { recursive: true });
-for (const [name, { entry, exports, limit = Infinity }] of Object.entries(MODULES)) {
-  const { outputFiles } = await build({
-    entryPoints: [fileURLToPath(new URL(entry, here))],
-    outfile: fileURLToPath(new URL(`${name}.js`, target)),
-    bundle: true,
-    format: "esm",
-    target: "es2022",
-    minify: true,
-    charset: "utf8",
-    legalComments: "none",
-    sourcemap: exports ? "external" : "linked",
-    tsconfig: fileURLToPath(new URL("tsconfig.json", here)),
-    plugins: [{ name: "style sheet as text", setup: styleSheetAsText }],
-    write: false,
-  });
-  const [map, code] = outputFiles.sort(
-    (a, b) => Number(b.path.endsWith(".map")) - Number(a.path.endsWith(".map")),
-  );
-  const module = exports ? pack(name, code.text, exports) : code.text;
-  const size = Buffer.byteLength(module);
-  if (size > limit) {
-    console.error(`static/${name}.js has ${size} bytes, more than ${limit}`);
+await rm(modules, { recursive: true, force: true });
+await mkdir(modules, { recursive: true });
+const { outputFiles, metafile } = await build({
+  absWorkingDir: fileURLToPath(here),
+  entryPoints: ENTRIES,
+  outdir: fileURLToPath(modules),
+  bundle: true,
+  splitting: true,
+  chunkNames: "shared-[hash]",
+  format: "esm",
+  target: "es2022",
+  minify: true,
+  charset: "utf8",
+  legalComments: "none",
+  sourcemap: "linked",
+  metafile: true,
+  tsconfig: fileURLToPath(new URL("tsconfig.json", here)),
+  plugins: [{ name: "style sheet as text", setup: styleSheetAsText }],
+  write: false,
+});
+const codes = new Map(); // by name
+for (const { path, text, contents } of outputFiles) {
+  const name = basename(path);
+  if (name.endsWith(".js")) codes.set(name, text.replace(/\n\/\/# sourceMappingURL=.*\n*$/, ""));
+  await writeFile(new URL(name, modules), contents);
+}
+const imports = new Map(
+  Object.entries(metafile.outputs).map(([path, one]) => [
+    basename(path),
+    one.imports.map((other) => basename(other.path)),
+  ]),
+);
+const sizes = [...codes].map(([name, code]) => `${name} ${Buffer.byteLength(code)}`);
+console.log(`static/modules: ${sizes.join(", ")}`);
+
+const core = closure("board.js");
+const board = `${loader()}const board = ${packed(core)};
+//# exports
+${exporting("board", ["mount"], "board")}`;
+const parts = {
+  "cluster.js": part("cluster", ["mount", "watch"]),
+  "watch.js": part("live", ["watch"]),
+  "board.js": board, // last: make compares its age with the sources'
+};
+console.log(`static/gallery: ${await drawGallery()} pictures drawn`);
+for (const [name, text] of Object.entries(parts)) {
+  const size = Buffer.byteLength(text);
+  if (text === board && size > LIMIT) {
+    console.error(`static/${name} has ${size} bytes, more than ${LIMIT}`);
     process.exit(1);
   }
-  await writeFile(new URL(`${name}.js.map`, target), map.contents);
-  await writeFile(new URL(`${name}.js`, target), module);
-  console.log(`static/${name}.js written, ${size} bytes (${code.contents.length} unpacked)`);
+  await writeFile(new URL(name, target), text);
+  console.log(`static/${name} written, ${size} bytes`);
 }
-console.log(`static/gallery: ${await drawGallery()} pictures drawn`);
 
-/**
- * A module that unpacks `text` and exports what it exports. The unpacked module has a Blob URL, which a
- * relative address of its source map cannot start from; the server has the map beside the module.
- */
-function pack(name, text, exports) {
-  const packed = deflateRawSync(Buffer.from(text), { level: 9, memLevel: 9 });
-  return `// Underglass: built from visualizer/frontend/src by build.mjs, deflated. Do not edit.
-const packed = "${base85(packed)}";
-const view = new DataView(new ArrayBuffer((packed.length / 5) * 4));
-for (let i = 0; i < packed.length; i += 5) {
-  let word = 0;
-  for (let j = i; j < i + 5; j += 1) word = word * 85 + "${DIGITS}".indexOf(packed[j]);
-  view.setUint32((i / 5) * 4, word);
+/** The names of an entry and of all that it imports; each follows what it imports. */
+function closure(name, found = new Set()) {
+  if (found.has(name)) return found;
+  for (const other of imports.get(name)) closure(other, found);
+  return found.add(name);
 }
-const stream = new Blob([view.buffer.slice(0, ${packed.length})]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-const map = import.meta.url.startsWith("http") ? "\\n//# sourceMappingURL=" + new URL("${name}.js.map", import.meta.url) : "";
-const code = new Blob([await new Response(stream).arrayBuffer(), map], { type: "text/javascript" });
-const url = URL.createObjectURL(code);
-const module = await import(url);
-URL.revokeObjectURL(url);
-export const { ${[...exports, "default: widget"].join(", ")} } = module;
+
+/** What an entry needs besides the board, with its exports. */
+function part(entry, names) {
+  const rest = [...closure(`${entry}.js`)].filter((name) => !core.has(name));
+  return exporting(entry, names, `board, ${packed(rest)}`);
+}
+
+function exporting(entry, names, packs) {
+  return `const { ${[...names, "default: widget"].join(", ")} } = await load("${keyOf(`${entry}.js`)}", ${packs});
+export { ${names.join(", ")} };
 export default widget;
+`;
+}
+
+/** A name that differs if the module does: a page may have widgets of two versions. */
+function keyOf(name) {
+  if (name.startsWith("shared-")) return name;
+  return `${name} ${createHash("sha256").update(codes.get(name)).digest("hex").slice(0, 8)}`;
+}
+
+/** Modules, each after what it imports, as a list of their number of bytes and a text. */
+function packed(names) {
+  const files = [...names].map((name) => {
+    const code = codes.get(name).replace(/(?<=(?:from|import)"\.\/)([^"]+)/g, (_, one) => keyOf(one));
+    return `${keyOf(name)}\0${code}`;
+  });
+  const bytes = deflateRawSync(Buffer.from(files.join("\0")), { level: 9, memLevel: 9 });
+  return `[${bytes.length}, "${base85(bytes)}"]`;
+}
+
+/** The code that unpacks modules once for all of their copies in a page. */
+function loader() {
+  return `// Underglass: built from visualizer/frontend/src by build.mjs, deflated. Do not edit.
+const urls = (globalThis[Symbol.for("underglass.modules")] ??= {});
+async function unpacked([length, text]) {
+  const view = new DataView(new ArrayBuffer((text.length / 5) * 4));
+  for (let i = 0; i < text.length; i += 5) {
+    let word = 0;
+    for (let j = i; j < i + 5; j += 1) word = word * 85 + "${DIGITS}".indexOf(text[j]);
+    view.setUint32((i / 5) * 4, word);
+  }
+  const stream = new Blob([view.buffer.slice(0, length)]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return (await new Response(stream).text()).split("\\0");
+}
+async function load(key, ...packs) {
+  for (const pack of urls[key] ? [] : packs) {
+    const files = await unpacked(pack);
+    for (let i = 0; i < files.length; i += 2) {
+      const code = files[i + 1].replace(/(?<=(?:from|import)")\\.\\/([^"]+)/g, (_, name) => urls[name]);
+      urls[files[i]] ??= URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+    }
+  }
+  return import(urls[key]);
+}
 `;
 }
 

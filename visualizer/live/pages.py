@@ -8,15 +8,13 @@ from pathlib import Path
 from string import Template
 
 from engine.core.log import EventLog, LogError
-from visualizer.front_end import built
-from visualizer.html import CLUSTER_MODULE
+from visualizer.front_end import MODULES
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
 from visualizer.packed import pack
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED
 
-LIVE_MODULE = built("live.js")
 _LIVE_PAGE = Template((Path(__file__).parent / "live.html").read_text("utf-8"))
 _LIST = Template(
     """<!doctype html>
@@ -55,8 +53,8 @@ def live_routes(log: LiveLog, theme: str | None) -> dict[str, Route]:
     mode = f' data-theme="{theme}"' if theme else ""
 
     def page(_request: Request) -> Answer:
-        module = CLUSTER_MODULE if log.is_cluster else LIVE_MODULE
-        shown = _LIVE_PAGE.substitute(title=html.escape(log.name), theme=mode, module=module.name)
+        module = "cluster.js" if log.is_cluster else "live.js"
+        shown = _LIVE_PAGE.substitute(title=html.escape(log.name), theme=mode, module=module)
         return Answer(shown.encode())
 
     def events(request: Request) -> Answer:
@@ -70,7 +68,7 @@ def live_routes(log: LiveLog, theme: str | None) -> dict[str, Route]:
         "GET ": page,
         "GET events": events,
         "GET regimes": regimes,
-        **{f"GET {module.name}": _script(module) for module in (LIVE_MODULE, CLUSTER_MODULE)},
+        **{f"GET {module.name}": _script(module) for module in MODULES.glob("*.js")},
     }
 
 

@@ -18,7 +18,7 @@ from engine.cluster.cluster_log import ClusterState
 from engine.cluster.events import AnyClusterEvent
 from engine.core.log import State
 from engine.core.log.vocabulary import AnyEvent
-from visualizer.front_end import built
+from visualizer.front_end import with_board
 from visualizer.html import CLUSTER_MODULE
 from visualizer.live.feed_widget import FeedWidget
 from visualizer.live.live_log import LiveLog, LiveSource, open_live
@@ -35,7 +35,7 @@ class Live(FeedWidget):
     connected   whether the event stream is open
     """
 
-    _esm = built("watch.js")
+    _esm = with_board("watch.js")
 
     @property
     def step(self) -> int | None:

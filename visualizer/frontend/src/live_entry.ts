@@ -1,6 +1,6 @@
 /**
- * The exports of `live.js`, and of `watch.js`, which is the same deflated: a board that follows a running engine, for
- * pages of this machine, and anywidget's `render` for notebooks.
+ * The exports of `live.js` and `watch.js`: a board that follows a running engine, for pages of this machine, and
+ * anywidget's `render` for notebooks.
  */
 
 import { watchInNotebook } from "./live/watch_in_notebook.ts";
