@@ -20,6 +20,6 @@ def built(name: str) -> Path:
 
 
 def with_board(part: str) -> str:
-    """Return the module of a part such as "cluster.js": the board's module, which needs no file, and the part."""
+    """Return the module of a part such as "cluster.js": that of the board, then the part."""
     board, mark, _ = built("board.js").read_text("utf-8").partition("//# exports\n")
     return board + mark + built(part).read_text("utf-8")
