@@ -124,7 +124,9 @@ function keyOf(name) {
 /** Modules, each after what it imports, as a list of their number of bytes and a text. */
 function packed(names) {
   const files = [...names].map((name) => {
-    const code = codes.get(name).replace(/(?<=(?:from|import)"\.\/)([^"]+)/g, (_, one) => keyOf(one));
+    const code = codes
+      .get(name)
+      .replace(/(?<=(?:from|import)"\.\/)([^"]+)/g, (_, one) => keyOf(one));
     return `${keyOf(name)}\0${code}`;
   });
   const bytes = deflateRawSync(Buffer.from(files.join("\0")), { level: 9, memLevel: 9 });
