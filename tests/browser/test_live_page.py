@@ -65,10 +65,9 @@ def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_requ
     board = open_live(page, server.url)
     expect(board.root).to_have_attribute("data-ready", "waiting")
     expect(page.locator("[data-message=waiting]")).to_be_visible()
-    # A debugger finds the source map of the module.
-    [script] = (script for script in scripts if script.get("sourceMapURL"))
-    address = urljoin(script["url"], script["sourceMapURL"])
-    sources = page.request.get(address).json()["sources"]
+    # A debugger finds the source maps of the modules.
+    maps = [urljoin(one["url"], one["sourceMapURL"]) for one in scripts if one.get("sourceMapURL")]
+    sources = [one for each in maps for one in page.request.get(each).json()["sources"]]
     assert any(source.endswith("src/model/fold.ts") for source in sources)
     # The card says how to join; on loopback no other machine can.
     expect(page.locator("#join")).to_be_visible()
