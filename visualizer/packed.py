@@ -1,26 +1,31 @@
 """Pack a log and the options of its board for the front end. Needs no notebook packages."""
 
 import gzip
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from engine.cluster.cluster_log import ClusterLog
-from engine.core.log import EventLog
+from engine.core.log import EventLog, LogError
 from visualizer import read
 from visualizer.comparing.saved import savings
+from visualizer.indexed.index_file import index_bytes
+from visualizer.indexed.indexed_log import IndexedLog, answer_of
 from visualizer.logs import ClusterLogLike, LogLike, Select, StepIndex, read_any
 from visualizer.reading.opening import opening
+from visualizer.reading.regimes import Regimes
 from visualizer.reading.without_text import log_without_text
 from visualizer.scenario import find_scenario
 
 # Compressing 40 MB of events takes 0.7 s, compared with 2.3 s at level 9, and the result is only 6%
 # larger.
 GZIP_LEVEL = 6
+_LONG = 20_000  # events; a page draws a shorter log once all of it is read
 _LARGE_LOG = 20_000_000  # bytes before packing
 
 
 class PackedLog(NamedTuple):
-    """The gzipped lines of a log, the options for `mount`, and whether it is a cluster's log.
+    """A packed log (see `pack`), the options for `mount`, and whether it is a cluster's log.
 
     An option may be bytes, such as the second log of a comparison.
     """
@@ -31,18 +36,27 @@ class PackedLog(NamedTuple):
 
 
 def pack(log: EventLog | ClusterLog) -> bytes:
-    """Return the log's lines, gzipped.
+    """Return the index of a long log, which a page reads in less time and memory, else gzipped lines.
 
-    A large log is compressed quickly: it is sent only once, usually to a browser on this machine, and
-    compressing it well would take longer than sending it.
+    The log of a cluster and one that contradicts itself stay lines. A large log is compressed quickly:
+    it is sent only once, usually to a browser on this machine, and compressing it well would take
+    longer than sending it.
     """
+    if isinstance(log, IndexedLog):
+        return log.index.path.read_bytes()
+    if isinstance(log, EventLog) and len(log) > _LONG:
+        with suppress(LogError):
+            return index_bytes(log)
     data = log.to_bytes()
     return gzip.compress(data, GZIP_LEVEL if len(data) < _LARGE_LOG else 1, mtime=0)
 
 
-def run_in_words(log: EventLog | ClusterLog) -> dict[str, Any]:
-    """Return what a page says of a whole run: what limited it and, of one engine, what ideas saved."""
-    said = read(log).regimes.as_dict()
+def run_in_words(log: EventLog | ClusterLog, regimes: Regimes | None = None) -> dict[str, Any]:
+    """Return what a page says of a whole run: what limited it and, of one engine, what ideas saved.
+
+    `regimes` are those of the log, if they are known already.
+    """
+    said = (regimes or read(log).regimes).as_dict()
     if isinstance(log, ClusterLog):
         return said
     return said | {"saved": [asdict(saving) for saving in savings(log)]}
@@ -81,14 +95,20 @@ def packed_log(
         return PackedLog(pack(events), cluster_options(events, at_ms, select), True)
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
-    regimes = read(events).regimes
-    options: dict[str, Any] = {"run": run_in_words(events)}
+    options: dict[str, Any] = dict(answer_of(events, "board", lambda: _board_options(events)))
     if (scenario := find_scenario(log)) is not None:
         options |= {"step": scenario.step, "selected": scenario.select, "about": scenario.about}
-    elif step is None and regimes.worst is not None:
-        options["step"], options["selected"] = opening(events, StepIndex(events), regimes)
     if step is not None:
+        options.pop("selected", None)
         options["step"] = step
     if select != "auto":
         options["selected"] = select
-    return PackedLog(gzip.compress(events.to_bytes(), GZIP_LEVEL, mtime=0), options, False)
+    return PackedLog(pack(events), options, False)
+
+
+def _board_options(log: EventLog) -> dict[str, Any]:
+    regimes = read(log).regimes
+    options: dict[str, Any] = {"run": run_in_words(log, regimes)}
+    if regimes.worst is not None:
+        options["step"], options["selected"] = opening(log, StepIndex(log), regimes)
+    return options

@@ -17,6 +17,7 @@ from engine.cluster import events as cluster
 from engine.core.log import vocabulary
 from tests.visualizer.test_golden_fold import node
 from visualizer.html import MODULE
+from visualizer.indexed.index_file import checksum_of_types
 
 FOLDER = MODULE.parents[1] / "frontend" / "src"
 HEADER = """\
@@ -103,6 +104,7 @@ def generated() -> dict[str, str]:
     schemas = {
         "SCHEMA": vocabulary.SCHEMA_VERSION,
         "KEYFRAME_SCHEMA": vocabulary.KEYFRAME_SCHEMA_VERSION,
+        "INDEXED": checksum_of_types(),
     }
     ours = {"SCHEMA": cluster.CLUSTER_SCHEMA_VERSION}
     structs = [*ROWS, *STATE, *EVENTS]

@@ -1,22 +1,26 @@
 """The index of a log: it has the same events, a damaged part is named, and a stale one is not used."""
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from engine import EngineConfig, Workload, simulate, simulate_cluster
 from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
+from engine.simulation.workload import lognormal, poisson
 from tests.engine.workloads import named, random_log
-from tests.facts import raises_naming
+from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import COST, speakers
 from tests.visualizer.foreign import foreign
+from tests.visualizer.test_golden_fold import node
 from underglass.commands import app, read_log
 from visualizer import read
 from visualizer.indexed import index_file
 from visualizer.indexed.beside import index_beside, index_of, make_index
-from visualizer.indexed.index_file import FOOTER, IndexFile, write_index
+from visualizer.indexed.index_file import FOOTER, IndexFile, index_bytes
 from visualizer.indexed.indexed_log import IndexedLog, log_of
 from visualizer.logs import read_any
 from visualizer.reading.summary import summary
@@ -33,7 +37,7 @@ def small_chunks(monkeypatch):
 
 
 def indexed(log, folder: Path) -> EventLog:
-    write_index(log, folder / "log.index")
+    (folder / "log.index").write_bytes(index_bytes(log))
     return log_of(IndexFile(folder / "log.index"))
 
 
@@ -69,8 +73,6 @@ def test_reading_an_index_says_what_reading_the_log_says(tmp_path):
 
 
 def test_a_cluster_log_has_the_same_index(tmp_path):
-    from engine import EngineConfig, simulate_cluster
-
     config = EngineConfig(max_kv_tokens=512, block_size=8)
     log = simulate_cluster(speakers(), config, replicas=2, cost=COST)
     assert indexed(log, tmp_path).to_bytes() == log.to_bytes()
@@ -81,15 +83,45 @@ def test_numbers_and_strings_of_all_sizes_come_back(tmp_path):
     log.append(v.Admitted(1, 2**70, [-1, 2**31, 2**53], True, [1, 1.0, -0.0, 2.5]))
     log.append(v.Admitted(2, 2**40, [], False, [-0.0, 0.0]))
     log.append(v.RequestFinished(3, "error", 'a "b"\n\u2028\0', "\U0001f600"))
-    packed = index_file.pack_events(log[:], v.AnyEvent)
+    packed, _plain = index_file.pack_events(log[:], v.AnyEvent)
     again = EventLog.from_events(list(index_file.unpack_events(packed, v.AnyEvent)))
     assert again.to_bytes() == log.to_bytes()
 
 
+def test_the_browser_reads_the_same_from_both_forms(soak, first_seed, tmp_path):
+    for seed in range(first_seed, first_seed + (1000 if soak else 20)):
+        log = random_log(seed, may_be_async=True)
+        log.save(tmp_path / f"{seed}.jsonl")
+        (tmp_path / f"{seed}.index").write_bytes(index_bytes(log))
+    told = json.loads(node("indexed.js", tmp_path))
+    assert [one["error"] for one in told] == [None] * len(told)
+    assert len(told) >= 20
+
+
+def test_the_browser_draws_a_late_step_of_a_long_log_first_and_names_damage(tmp_path, monkeypatch):
+    monkeypatch.undo()  # chunks of their usual size
+    config = EngineConfig(max_kv_tokens=512, max_batch_size=24, block_size=4)
+    sizes = {"prompt": lognormal(12, 0.5, 60), "output": lognormal(30, 0.5, 90)}
+    work = Workload.generate(900, arrivals=poisson(200), groups=9, shared_tokens=8, seed=1, **sizes)
+    log = simulate(work, config, cost=COST)
+    assert len(log) > 30_000
+    for name in ("whole", "damaged"):
+        log.save(tmp_path / f"{name}.jsonl")
+        (tmp_path / f"{name}.index").write_bytes(data := bytearray(index_bytes(log)))
+    chunks = IndexFile(tmp_path / "whole.index").directory.chunks
+    data[chunks[9].offset + 5] ^= 1
+    (tmp_path / "damaged.index").write_bytes(data)
+    damaged, whole = json.loads(node("indexed.js", tmp_path))
+    assert whole == {"events": len(log), "error": None}
+    assert damaged["events"] == 9 * 1024
+    assert_names(damaged["error"], "events 9216 to 10239", "checksum")
+
+
 def test_damage_is_named_and_never_shown(tmp_path):
     log = next(log for log in map(random_log, range(50)) if len(log) > 8 * EVENTS)
-    write_index(log, path := tmp_path / "log.index")
-    whole, chunks = path.read_bytes(), IndexFile(path).directory.chunks
+    path = tmp_path / "log.index"
+    path.write_bytes(whole := index_bytes(log))
+    chunks = IndexFile(path).directory.chunks
     rng = random.Random(4)
     for number, chunk in enumerate(chunks):
         damaged = bytearray(whole)
@@ -126,7 +158,7 @@ def test_a_stale_or_damaged_index_is_made_again(tmp_path, monkeypatch):
     index_beside(path).write_bytes(index_beside(path).read_bytes()[:-9])
     assert index_of(path) is None
     assert ask() == str(read(long).regimes)
-    monkeypatch.setattr(index_file, "_checksum_of_types", lambda: 0)
+    monkeypatch.setattr(index_file, "checksum_of_types", lambda: 0)
     assert index_of(path) is None
 
 

@@ -25,6 +25,7 @@ from visualizer.live import pages
 from visualizer.live.live_log import LiveLog, open_live
 from visualizer.live.local_server import LocalServer
 from visualizer.live.pages import board_routes, live_routes, routes_of_several
+from visualizer.live.ranges import MOST
 from visualizer.sources.limits import MAX_DROPPED
 from visualizer.sources.reader import LogEvent
 
@@ -275,3 +276,19 @@ def test_without_text_nothing_on_the_page_has_a_prompt_an_output_or_a_name(log, 
         assert not [one for one in secrets if len(one) > 3 and one in shown]
     to_html(log, path)
     assert row.label.encode() in packed_log(path.read_text("utf-8")), "the search would find it"
+
+
+def test_ranges_of_an_index_are_answered_and_others_refused(served, tmp_path):
+    path = tmp_path / "log.index"
+    path.write_bytes(data := bytes(range(256)) * 40_000)
+    client = served(board_routes("the page", path))
+    for header, begin, end in (
+        ("bytes=0-0", 0, 1),
+        ("bytes=300-899", 300, 900),
+        ("bytes=-64", len(data) - 64, len(data)),
+        (f"bytes={len(data) - 5}-", len(data) - 5, len(data)),
+        (f"bytes=7-{2 * len(data)}", 7, 7 + MOST),
+    ):
+        assert client.ask("index", Range=header) == (206, data[begin:end])
+    for header in ("", "bytes=-", "bytes=9-8", f"bytes={len(data)}-", "bytes=0-1,3-4", "lines=0-1"):
+        assert client.ask("index", Range=header) == (416, b"")

@@ -1,7 +1,7 @@
 """`underglass open`: show a log in the browser, or export it. Needs none of the server's packages."""
 
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +28,7 @@ from visualizer import read
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
     from engine.core.log import EventLog
+    from visualizer.live.local_server import Route
     from visualizer.logs import Select
 
 
@@ -51,7 +52,7 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
             metavar="MB",
             help="Read only the end of the log; 0 reads all of it.",
             min=0,
-            show_default="50, and all of it for an export",
+            show_default="all of an indexed log, 50 of another one",
         ),
     ] = None,
     port: Port = 0,
@@ -86,8 +87,8 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
         refuse(given, f"must be omitted with {len(files)} files")
     # The page shows as much of a damaged log as it can read, but an export of it would be wrong.
     whole = bool(perfetto or csv or summarize or step or len(files) > 1)
-    kept = 1_000_000 * (last if last is not None else 0 if whole else 50) or None
-    logs = [read_named(name, kept, text=text, whole=whole) for name in files]
+    kept = 1_000_000 * (50 if last is None else last) or None
+    logs = [read_named(name, kept, text=text, whole=whole, indexed=last is None) for name in files]
     try:
         if len(logs) > 1:
             pages = _comparisons(files, logs, theme)
@@ -103,14 +104,23 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     except OSError as error:
         fail(f"cannot write {error.filename}: {error.strerror}")
     if not any(exports.values()):
-        from visualizer.live.pages import TRANSLATE, board_routes, routes_of_several
+        serve(_routes(pages, logs), port, browser)
 
-        if len(pages) > 1:
-            routes = routes_of_several({names: page() for names, page in pages.items()})
-        else:
-            [page] = pages.values()
-            routes = board_routes(page(**({"translate": TRANSLATE} if len(logs) == 1 else {})))
-        serve(routes, port, browser)
+
+def _routes(
+    pages: "dict[str, Callable[..., str]]", logs: "list[EventLog | ClusterLog]"
+) -> "Mapping[str, Route]":
+    from visualizer.indexed.indexed_log import IndexedLog
+    from visualizer.live.pages import INDEX, TRANSLATE, board_routes, routes_of_several
+
+    if len(pages) > 1:
+        return routes_of_several({names: page() for names, page in pages.items()})
+    [page] = pages.values()
+    if len(logs) > 1:
+        return board_routes(page())
+    if isinstance(logs[0], IndexedLog):
+        return board_routes(page(translate=TRANSLATE, **{"from": INDEX}), logs[0].index.path)
+    return board_routes(page(translate=TRANSLATE))
 
 
 def _board(
@@ -139,6 +149,8 @@ def _board(
         from visualizer.packed import packed_log
 
         packed = packed_log(shown, step=step, select=selected, text=text)
+        if "from" in more:  # the page asks for what it needs
+            packed = packed._replace(log=b"")
         return write_page(packed, path, theme=theme, title=title, **more)
 
     return page

@@ -18,12 +18,18 @@ LARGE = 20_000_000  # bytes; a command that reads all of a larger log writes its
 
 
 def read_named(
-    name: str, last: int | None = None, *, text: bool = True, whole: bool = False
+    name: str,
+    last: int | None = None,
+    *,
+    text: bool = True,
+    whole: bool = False,
+    indexed: bool = True,
 ) -> "EventLog | ClusterLog":
     """Return the log of a file, of standard input (-) or of a scenario, or exit with a message.
 
-    `last` is how many bytes of a file to keep. None keeps all; then a log's index is used, and a large
-    log gets one. With `whole`, every event is checked against the events before it.
+    If the log has an index or is large enough to get one, and `indexed`, all of it is read from there.
+    Otherwise `last` is how many bytes of the file to keep, None for all. With `whole`, every event is
+    checked against the events before it.
     """
     from engine.core.log import EventLog, LogError
     from visualizer.reading.without_text import log_without_text
@@ -32,7 +38,7 @@ def read_named(
     try:
         if (scenario := named_scenario(name)) is not None:
             log: EventLog | ClusterLog = scenario.log
-        elif last is None and (index := index_named(name, LARGE)) is not None:
+        elif indexed and (index := index_named(name, LARGE)) is not None:
             from visualizer.indexed.indexed_log import log_of
 
             log, whole = log_of(index), False  # it was checked when the index was made

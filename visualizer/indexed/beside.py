@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.core.log import LogError
-from visualizer.indexed.index_file import MAGIC, IndexFile, IndexWriter
+from visualizer.indexed.index_file import MAGIC, IndexFile, index_writer
 from visualizer.sources import READERS
 from visualizer.sources.collector import without_gc
 from visualizer.sources.feed import Feed
@@ -51,11 +51,10 @@ def make_index(path: Path, file: BinaryIO) -> IndexFile:
     read or written.
     """
     feed, place = Feed(READERS), index_beside(path)
-    with IndexWriter(place, identity(path)) as writer, without_gc():
+    with index_writer(place, identity(path)) as writer, without_gc():
         while data := file.read(CHUNK):
             writer.add(feed.push(data))
         writer.add(feed.end())
-        writer.end()
     return IndexFile(place)
 
 

@@ -7,7 +7,8 @@
     strings   the table of strings, a JSON list
     values    what has no fixed type, a JSON list
 
-A browser unpacks it with `DecompressionStream("deflate-raw")`.
+A browser unpacks it with `DecompressionStream("deflate-raw")`. Blocks end at a byte and do not refer to
+others, so those of several chunks, one after the other, are unpacked together.
 """
 
 import struct
@@ -34,24 +35,28 @@ class _Header(msgspec.Struct):
 
 
 def deflate(data: bytes) -> bytes:
-    """Return the bytes in zlib's format without a header."""
+    """Return the bytes as blocks of DEFLATE (RFC 1951), none of which says that it is the last one."""
     packer = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
+    return packer.compress(data) + packer.flush(zlib.Z_FULL_FLUSH)
 
 
 def inflate(data: bytes) -> bytes:
     """Unpack what `deflate` returned."""
-    return zlib.decompress(data, wbits=-zlib.MAX_WBITS)
+    return zlib.decompressobj(wbits=-zlib.MAX_WBITS).decompress(data)
 
 
-def pack_events(events: list[Any], vocabulary: Any) -> bytes:
-    """Return the chunk of some events of a vocabulary (`AnyEvent` or `AnyClusterEvent`)."""
+def pack_events(events: list[Any], vocabulary: Any) -> tuple[bytes, int]:
+    """Return the chunk of some events of a vocabulary, and its length when it is unpacked.
+
+    The vocabulary is `AnyEvent` or `AnyClusterEvent`.
+    """
     columns = Columns()
     kinds = kinds_of(vocabulary).put_kinds(events, columns)
     strings, values = _encode(list(columns.strings)), _encode(columns.values)
     header = _encode(_Header(kinds, columns.about, len(strings), len(values)))
     header += b" " * (-(len(header) + _LENGTH.size) % 8)
-    return deflate(b"".join((_LENGTH.pack(len(header)), header, columns.bytes, strings, values)))
+    plain = b"".join((_LENGTH.pack(len(header)), header, columns.bytes, strings, values))
+    return deflate(plain), len(plain)
 
 
 def unpack_events(

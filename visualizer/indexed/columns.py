@@ -108,7 +108,8 @@ class ColumnSource:
         self._next += 1
         code, count, *constant = self._about[number]
         if code == _CONSTANT:
-            return constant * count
+            constants: list[Any] = constant * count
+            return constants
         if code == _MIXED:
             return self.values(count)
         column = array("d" if code == _INTEGER_DOUBLES else code)

@@ -13,16 +13,19 @@ an index can be deleted at any time and made again.
 Differs from Parquet, which is made for the same: a keyframe lets a reader begin in the middle.
 """
 
+import io
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec import inspect
 
 from engine.cluster.events import AnyClusterEvent
 from engine.core.log import Event, LogError, State
@@ -39,11 +42,12 @@ _SUFFIX = ".part"
 
 
 class Part(msgspec.Struct, array_like=True):
-    """A part of the file: where it is, in bytes, and its checksum."""
+    """A part of the file: where it is, in bytes, its checksum, and its length when it is unpacked."""
 
     offset: int
     length: int
     crc: int
+    plain: int
 
 
 class Chunk(Part, array_like=True):
@@ -84,38 +88,26 @@ def vocabulary_of(*, cluster: bool) -> Any:
     return AnyClusterEvent if cluster else AnyEvent
 
 
-def _checksum_of_types() -> int:
-    types = msgspec.json.schema_components([AnyEvent, AnyClusterEvent])
-    return zlib.crc32(msgspec.json.encode(types, order="sorted"))
+@cache
+def checksum_of_types() -> int:
+    """Return a number that changes with the fields and the types of events, and so with the columns."""
+    types = inspect.multi_type_info([AnyEvent, AnyClusterEvent])
+    return zlib.crc32(repr(types).encode())
 
 
 class IndexWriter:
-    """Writes an index event by event, and replaces the file at the end, all at once.
+    """Writes an index to a file, event by event. `of` identifies the log (see `Directory`).
 
-    `of` identifies the log (see `Directory`). Raises LogError for an event that does not fit what came
-    before, and OSError if the file cannot be written. Use it as a context manager: an error leaves no
-    file.
+    Raises LogError for an event that does not fit what came before.
     """
 
-    def __init__(self, path: Path, of: str = "") -> None:
-        self._path, self._part = path, path.with_name(path.name + _SUFFIX)
-        self._of = of
+    def __init__(self, file: BinaryIO, of: str = "") -> None:
+        self._file, self._of = file, of
+        file.write(MAGIC)
         self._events: list[Any] = []
         self._state = State()
         self._step = 0
         self.directory: Directory | None = None
-
-    def __enter__(self) -> "IndexWriter":
-        self._file: BinaryIO = self._part.open("wb")
-        self._file.write(MAGIC)
-        return self
-
-    def __exit__(self, kind: object, *_error: object) -> None:
-        self._file.close()
-        if kind is None and self.directory is not None:
-            self._part.replace(self._path)
-        else:
-            self._part.unlink(missing_ok=True)
 
     def add(self, events: Iterable[Any]) -> None:
         """Add the next events."""
@@ -136,7 +128,7 @@ class IndexWriter:
 
     def _begin(self, event: Any) -> None:
         is_cluster = not isinstance(event, Event)
-        self.directory = Directory(_checksum_of_types(), self._of, is_cluster)
+        self.directory = Directory(checksum_of_types(), self._of, is_cluster)
         if isinstance(event, Keyframe):
             self.directory.first = event.seq
         elif not is_cluster and not isinstance(event, RunStarted):
@@ -157,10 +149,11 @@ class IndexWriter:
         data = pack_events(events, vocabulary_of(cluster=is_cluster))
         chunks.append(Chunk(*self._write(data), len(events), self._step))
 
-    def _write(self, data: bytes) -> tuple[int, int, int]:
+    def _write(self, packed: tuple[bytes, int]) -> tuple[int, int, int, int]:
+        data, plain = packed
         offset = self._file.tell()
         self._file.write(data)
-        return offset, len(data), zlib.crc32(data)
+        return offset, len(data), zlib.crc32(data), plain
 
 
 def write_directory(file: BinaryIO, directory: Directory) -> None:
@@ -172,11 +165,30 @@ def write_directory(file: BinaryIO, directory: Directory) -> None:
     file.truncate()
 
 
-def write_index(events: Iterable[Any], path: Path, of: str = "") -> None:
-    """Write the index of a log to a file; see `IndexWriter`."""
-    with IndexWriter(path, of) as writer:
+@contextmanager
+def index_writer(path: Path, of: str = "") -> Iterator[IndexWriter]:
+    """Write an index that replaces the file at the end, all at once. An error leaves the old file.
+
+    Raises OSError if the file cannot be written.
+    """
+    part = path.with_name(path.name + _SUFFIX)
+    try:
+        with part.open("wb") as file:
+            writer = IndexWriter(file, of)
+            yield writer
+            writer.end()
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def index_bytes(events: Iterable[Any]) -> bytes:
+    """Return the index of a log. Raises LogError for an event that does not fit what came before."""
+    writer = IndexWriter(file := io.BytesIO())
+    with without_gc():
         writer.add(events)
         writer.end()
+    return file.getvalue()
 
 
 def _version() -> str:
@@ -199,7 +211,7 @@ class IndexFile:
             raise LogError("the end of the index cannot be used: it was cut off or overwritten")
         data = checked(self._read(begin, length), crc, "the directory")
         self.directory = msgspec.json.decode(inflate(data), type=Directory)
-        if self.directory.vocabulary != _checksum_of_types():
+        if self.directory.vocabulary != checksum_of_types():
             raise LogError("another version of Underglass wrote the index; the log itself is whole")
         self.end_of_chunks = begin
         self.ends = list(accumulate(chunk.events for chunk in self.directory.chunks))

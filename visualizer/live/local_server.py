@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
@@ -53,6 +53,7 @@ class Answer:
     body: bytes | Iterable[bytes]
     kind: str = "text/html; charset=utf-8"
     status: HTTPStatus = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Route = Answer | Callable[[Request], Answer]  # always the same answer, or one for each request
@@ -153,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
-        for name, value in _HEADERS.items():
+        for name, value in {**_HEADERS, **answer.headers}.items():
             self.send_header(name, value)
         self.send_header("Content-Type", answer.kind)
         if isinstance(answer.body, bytes):

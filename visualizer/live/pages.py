@@ -11,6 +11,7 @@ from engine.core.log import EventLog, LogError
 from visualizer.front_end import MODULES
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
+from visualizer.live.ranges import ranges_of
 from visualizer.packed import pack
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED
@@ -29,12 +30,16 @@ _LIST = Template(
 </html>
 """
 )
-TRANSLATE = "translate"
+TRANSLATE, INDEX = "translate", "index"
 
 
-def board_routes(page: str) -> dict[str, Route]:
-    """Return the routes of a finished page, and of the translation of files dropped onto it."""
-    return {"GET ": Answer(page.encode()), f"POST {TRANSLATE}": _translate}
+def board_routes(page: str, index: Path | None = None) -> dict[str, Route]:
+    """Return the routes of a finished page, and of the translation of files dropped onto it.
+
+    A page that reads its log from an index gets ranges of that file.
+    """
+    routes: dict[str, Route] = {"GET ": Answer(page.encode()), f"POST {TRANSLATE}": _translate}
+    return routes if index is None else routes | {f"GET {INDEX}": ranges_of(index)}
 
 
 def routes_of_several(pages: Mapping[str, str]) -> dict[str, Route]:

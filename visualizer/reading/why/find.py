@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 
+from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from visualizer.reading.why.log_index import LogIndex, WhyError
 
@@ -15,7 +16,7 @@ def request_names(log: EventLog) -> dict[int, str]:
 
     Samples have the label of the request that they fork off from.
     """
-    index = LogIndex.of(log)
+    index = LogIndex.of(log.of(v.Keyframe, v.RequestArrived, v.Forked))
     return unique_names({request: index.labels[request] for request in index.spans})
 
 

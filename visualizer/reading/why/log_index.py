@@ -1,5 +1,6 @@
 """Find the requests, steps and labels of a log in one pass over the events, without folding."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.core.log import vocabulary as v
@@ -49,8 +50,8 @@ class LogIndex:
     vocab: int = 0
 
     @classmethod
-    def of(cls, log: EventLog) -> "LogIndex":
-        """Index a log."""
+    def of(cls, log: EventLog | Sequence[v.Event]) -> "LogIndex":
+        """Index a log, or some of its events."""
         found, step, planned = cls(), 0, True
         for index, event in enumerate(log):
             match event:

@@ -5,10 +5,13 @@
 
 import type { Opening } from "../board/view.ts";
 import { LogError, Model, SEARCHED } from "../model/index.ts";
+import { IndexReader, isIndex, type Ranges, rangesOf } from "./index_reader.ts";
 import { piecesOf } from "./log_bytes.ts";
 
 const SLICE = 8; // ms of work before the page gets its turn
 const SHORT = 20_000; // events to read before drawing; most logs are shorter
+/** Chunks of an indexed log that are read after the opening step, before it is drawn. */
+const AFTER = 4;
 
 /** what reads lines of a log */
 interface Reads {
@@ -20,13 +23,16 @@ export class LogReader<Read extends Reads = Model> {
   model: Read;
   share = 0;
   done = false;
+  /** Whether the model has only the steps around the opening step; the whole log's takes its place once it is read. */
+  isAround = false;
+  #opening: Opening = {};
   /** The error in the log; the events before it are in the model. */
   error: (Error & Partial<LogError>) | null = null;
   #listeners: Set<() => void> = new Set();
 
   /** Starts to read; stops when `isWanted()` returns false. */
   constructor(
-    log: ArrayBufferView,
+    log: ArrayBufferView | Ranges,
     isWanted: () => boolean = () => true,
     model: Reads = new Model(),
   ) {
@@ -39,8 +45,8 @@ export class LogReader<Read extends Reads = Model> {
    * whenever more has been read.
    */
   async until(opening: Opening, onProgress: () => void) {
-    const model = this.model as unknown as Model;
-    for (; !this.done && !isEnough(model, opening); onProgress()) await this.#nextProgress();
+    this.#opening = opening;
+    for (; !this.done && !this.#isEnough(opening); onProgress()) await this.#nextProgress();
   }
 
   /** Calls `onProgress()` whenever more has been read; resolves after the last call. */
@@ -51,16 +57,20 @@ export class LogReader<Read extends Reads = Model> {
     }
   }
 
+  #isEnough(opening: Opening) {
+    return this.isAround || isEnough(this.model as unknown as Model, opening);
+  }
+
   #nextProgress(): Promise<void> {
     return new Promise((resolve) => this.#listeners.add(resolve));
   }
 
-  async #run(log: ArrayBufferView, isWanted: () => boolean) {
-    const { model } = this;
+  async #run(log: ArrayBufferView | Ranges, isWanted: () => boolean) {
     let until = performance.now() + SLICE;
     try {
-      for await (const { bytes, share } of piecesOf(log)) {
-        model.read(bytes);
+      for await (const share of ArrayBuffer.isView(log) && !isIndex(log)
+        ? this.#lines(log)
+        : this.#chunks(ArrayBuffer.isView(log) ? rangesOf(log) : log)) {
         this.share = Math.min(share, 0.99); // consumed bytes are not parsed yet
         if (performance.now() < until) continue;
         this.#notify();
@@ -68,13 +78,44 @@ export class LogReader<Read extends Reads = Model> {
         if (!isWanted()) break;
         until = performance.now() + SLICE;
       }
-      model.end();
     } catch (error) {
       this.error = error instanceof LogError ? error : new Error(`it cannot be unpacked: ${error}`);
     }
     this.share = 1;
     this.done = true;
     this.#notify();
+  }
+
+  /** Reads JSON Lines. Yields which part of them has been read. */
+  async *#lines(log: ArrayBufferView) {
+    for await (const { bytes, share } of piecesOf(log)) {
+      this.model.read(bytes);
+      yield share;
+    }
+    this.model.end();
+  }
+
+  /** Reads an indexed log: first the chunks around the opening step, if that is far from the beginning, then all. */
+  async *#chunks(ranges: Ranges) {
+    const index = await IndexReader.open(ranges);
+    const whole = this.model as unknown as Model;
+    const around = await modelAround(index, this.#opening.step);
+    if (around) {
+      this.model = around as unknown as Read;
+      this.isAround = true;
+      this.#notify();
+      await turn();
+    }
+    let read = 0;
+    try {
+      for await (const bytes of index.chunks(0, index.count)) {
+        whole.readChunk(bytes);
+        yield ++read / index.count;
+      }
+    } finally {
+      this.model = whole as unknown as Read;
+      this.isAround = false;
+    }
   }
 
   #notify() {
@@ -90,6 +131,26 @@ function isEnough(model: Model, { step, selected, range, window }: Opening) {
   if (step == null) return model.events.length > SEARCHED;
   const last = Math.max(step, ...(range ?? []), ...(window ?? []));
   return model.lastStep > last && (selected == null || !!model.request(selected));
+}
+
+/**
+ * The model of the chunks around a step, from the last saved state before it on. None if the step is near the beginning
+ * or a part is damaged, which reading the whole log reports.
+ */
+async function modelAround(index: IndexReader, step?: number) {
+  const chunk = step == null ? 0 : index.chunkOf(step);
+  if (index.eventsBefore(chunk) < SHORT) return null;
+  const model = new Model();
+  try {
+    const saved = await index.stateBefore(chunk);
+    if (!saved) return null;
+    model.readChunk(saved.keyframe);
+    const end = Math.min(index.count, chunk + AFTER);
+    for await (const bytes of index.chunks(saved.chunk, end)) model.readChunk(bytes);
+    return model.lastStep >= Number(step) ? model : null;
+  } catch {
+    return null;
+  }
 }
 
 /** Yields to other tasks of the page; a timer would take 4 ms or, in a hidden tab, 1 s. */

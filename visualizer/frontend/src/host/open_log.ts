@@ -8,7 +8,11 @@ export function acceptLogs(
   open: (bytes: Uint8Array, name: string) => void,
   signal: AbortSignal,
 ) {
-  const input = h("input", { type: "file", accept: ".jsonl,.gz", "aria-label": "Open a log" });
+  const input = h("input", {
+    type: "file",
+    accept: ".jsonl,.gz,.index",
+    "aria-label": "Open a log",
+  });
   const note = h("label.open-log", "Drop another log here (.jsonl, .jsonl.gz), or ", input);
   note.style.cssText =
     "display: block; padding: 4px 20px 16px; color: light-dark(#5a606b, #a5abb6); font: 12px sans-serif";

@@ -19,6 +19,7 @@ import { h } from "../drawing/html.ts";
 import { openingRequest, openingStep, SEARCHED } from "../model/index.ts";
 import { predictionInNotebook } from "../predict/predict.ts";
 import { forgetAddress, keepInAddress, readAddress, writeAddress } from "./address.ts";
+import { isIndex, type Ranges, rangesAt } from "./index_reader.ts";
 import { bytesOf } from "./log_bytes.ts";
 import { LogReader } from "./log_reader.ts";
 import { inNotebook, type Widget } from "./notebook.ts";
@@ -26,7 +27,8 @@ import { acceptLogs } from "./open_log.ts";
 
 /** the others are those of a board and of what it shows first */
 interface MountOptions {
-  log: ArrayBufferView; // the bytes
+  log?: ArrayBufferView; // the bytes
+  from?: string; // where a server answers for ranges of an indexed log, in place of its bytes
   address?: boolean; // whether the page's address follows this board; by default, the first board's does
   signal?: AbortSignal;
   compare?: { b: string | ArrayBufferView; facts: Facts }; // another log, and the kernel's comparison
@@ -40,7 +42,8 @@ let ownsAddress = false;
 export async function mount(
   host: HTMLElement,
   {
-    log,
+    log = new Uint8Array(),
+    from,
     address = !ownsAddress,
     onChange,
     signal = new AbortController().signal,
@@ -56,7 +59,7 @@ export async function mount(
   const replace = async (bytes: Uint8Array, name: string) => {
     latest += 1;
     const own = latest;
-    const sent = translate ? await send(translate, bytes) : { log: bytes };
+    const sent = translate && !isIndex(bytes) ? await send(translate, bytes) : { log: bytes };
     if (own !== latest) return;
     ends.abort();
     document.title = name;
@@ -93,7 +96,11 @@ export async function mount(
   }
   const follow = address ? keepInAddress(board, ends.signal) : null;
   if (refusal) showError(board, new Error(refusal));
-  else await load(board, log, { ...options, ...(address && readAddress(location.hash)) });
+  else
+    await load(board, from ? await rangesAt(from) : log, {
+      ...options,
+      ...(address && readAddress(location.hash)),
+    });
   return board;
 }
 
@@ -112,7 +119,7 @@ async function send(url: string, body: Uint8Array) {
  * Reads the log, once for all boards of a view, and opens it, or shows an error. Resolves when the whole log is
  * read; a long log is shown before that.
  */
-export async function load(board: Board, log: ArrayBufferView, opening: Opening) {
+export async function load(board: Board, log: ArrayBufferView | Ranges, opening: Opening) {
   const { view, root } = board;
   const reader: LogReader = (view.reading ??= new LogReader(log, () => view.reading === reader));
   const isCurrent = () => view.reading === reader && !board.signal.aborted;
@@ -125,14 +132,14 @@ export async function load(board: Board, log: ArrayBufferView, opening: Opening)
   };
   await reader.until(opening, () => (bar.value = count()));
   if (!isCurrent()) return;
-  const { model } = reader;
+  const { model } = reader; // of an indexed log perhaps that of some steps
   if (model.stepCount === 0 || model.settings.num_blocks === undefined) {
     if (reader.error) showError(board, reader.error);
     else showEmpty(board);
     return;
   }
   board.open(model, opening);
-  await showRest(board, reader, isCurrent, count);
+  await showRest(board, reader, opening, isCurrent, count);
   if (isCurrent() && opening.step == null && opening.selected === undefined) openAtBest(board);
 }
 
@@ -147,6 +154,7 @@ function openAtBest({ model, view }: Board) {
 async function showRest(
   board: Board,
   reading: LogReader,
+  opening: Opening,
   isCurrent: () => boolean,
   count: () => void,
 ) {
@@ -160,8 +168,14 @@ async function showRest(
     const percent = Math.round(reading.share * 100);
     // Only when it changes, because the page is then laid out.
     if (percent !== told)
-      note.textContent = `${percent} % of the log is read, up to step ${model.lastStep}`;
+      note.textContent = reading.isAround
+        ? `${percent} % of the log is read; meanwhile only steps ${model.firstStep} to ${model.lastStep} are shown`
+        : `${percent} % of the log is read, up to step ${model.lastStep}`;
     told = percent;
+    if (reading.model !== model) {
+      board.open(reading.model, board.store.touched ? board.state() : opening);
+      return count();
+    }
     // Each time twice as much, because a layout of a longer log costs more.
     if (reading.done || model.events.length >= 2 * drawn) {
       drawn = model.events.length;

@@ -15,6 +15,7 @@ import type { Events, LogEvent } from "./events.ts";
 import { type LogSource, State } from "./fold.ts";
 import { Frame } from "./frame.ts";
 import { StepHappenings } from "./happenings.ts";
+import { IndexedEvents } from "./indexed_events.ts";
 import { LogLines } from "./lines.ts";
 import { LogError } from "./log.ts";
 import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
@@ -35,8 +36,8 @@ export interface StepInfo {
   scheduled: number | null; // seq of its step_scheduled
 }
 
-/** Events between two kept copies of the state. */
-const KEYFRAME_EVERY = 1000;
+/** Events between two kept copies of the state: as many as a chunk of an indexed log has. */
+const KEYFRAME_EVERY = 1024;
 /** Cached frames, because all panels ask for the same one. */
 const FRAMES_KEPT = 4;
 
@@ -49,6 +50,8 @@ export class Model {
   #waterfall: Waterfall | null = null;
   /** Copies of the state at the end of a step. */
   #copies: { step: number; state: State }[] = [];
+  /** The first event after which another copy is due. */
+  #nextCopy = KEYFRAME_EVERY;
   /** The state of the last request, because the next one is often one step later. */
   #cursor: { step: number; state: State } = { step: -Infinity, state: new State() };
   #frames: Map<number, Frame> = new Map();
@@ -56,8 +59,9 @@ export class Model {
   #sums = { ...NOTHING };
   #chunks: Chunk[] = [];
   #happenings = new StepHappenings();
-  /** The log's events, parsed when they are asked for. */
-  events = new LogLines();
+  /** The log's lines, parsed when events are asked for; the chunks of an indexed log take their place. */
+  #lines = new LogLines();
+  #indexed: IndexedEvents | null = null;
   firstSeq = 0;
   steps: StepInfo[] = [];
   measures = new Measures() as Measures & MeasureArrays;
@@ -81,7 +85,7 @@ export class Model {
 
   /** Appends events of the same log. */
   append(events: LogEvent[]) {
-    this.events.add(events);
+    this.#lines.add(events);
     this.#pass(() => events.forEach((event) => this.#take(event)));
   }
 
@@ -90,12 +94,23 @@ export class Model {
    * events before it stay.
    */
   read(bytes: Uint8Array) {
-    this.#pass(() => this.events.push(bytes, (event) => this.#takeLine(event)));
+    this.#pass(() => this.#lines.push(bytes, (event) => this.#takeLine(event)));
+  }
+
+  /**
+   * Reads the next chunk of an indexed log, unpacked. Throws a `LogError` with the number of an invalid event; the events
+   * before it stay.
+   */
+  readChunk(bytes: Uint8Array) {
+    this.#indexed ??= new IndexedEvents();
+    this.#nextCopy = this.#live.seq; // a step that is looked at is then rarely in two chunks
+    const events = this.#indexed.push(bytes);
+    this.#pass(() => events.forEach((event) => this.#take(event)));
   }
 
   /** Ends the log: a last line without a line break counts if it is complete. */
   end() {
-    this.#pass(() => this.events.end((event) => this.#takeLine(event)));
+    this.#pass(() => this.#lines.end((event) => this.#takeLine(event)));
   }
 
   #pass(take: () => void) {
@@ -107,6 +122,11 @@ export class Model {
       this.#record();
       this.measures.publish();
     }
+  }
+
+  /** The log's events, which become objects when they are asked for. */
+  get events(): LogLines | IndexedEvents {
+    return this.#indexed ?? this.#lines;
   }
 
   get settings() {
@@ -266,7 +286,7 @@ export class Model {
       this.#take(event);
     } catch (error) {
       const { reason, seq } = error as LogError;
-      throw new LogError(reason, { seq, line: this.events.lineOf(Number(seq) - this.firstSeq) });
+      throw new LogError(reason, { seq, line: this.#lines.lineOf(Number(seq) - this.firstSeq) });
     }
   }
 
@@ -292,6 +312,7 @@ export class Model {
       }
       if (type === "keyframe") {
         this.firstSeq = seq;
+        this.#nextCopy = seq + KEYFRAME_EVERY;
         this.stepsBefore = this.#live.step;
         this.#join();
       }
@@ -340,9 +361,9 @@ export class Model {
     const step = event.type === "step_started" ? event.step : next;
     if (last && step !== next) throw new LogError(`step ${step} follows step ${last.step}`);
     this.#record();
-    const kept = this.#copies.at(-1)?.state.seq ?? this.firstSeq;
-    if (last && this.#live.seq - kept >= KEYFRAME_EVERY) {
+    if (last && this.#live.seq >= this.#nextCopy) {
       this.#copies.push({ step: last.step, state: this.#live.copy() });
+      this.#nextCopy = this.#live.seq + KEYFRAME_EVERY;
     }
     this.#addStep(step, "pending");
   }

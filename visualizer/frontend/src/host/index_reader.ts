@@ -1,0 +1,166 @@
+/**
+ * The file of an indexed log, read in ranges: its directory, its chunks of events, and the states between them.
+ * `visualizer/indexed/index_file.py` writes it and describes it.
+ */
+
+import { LogError } from "../model/index.ts";
+import { INDEXED } from "../model/vocabulary.ts";
+import { asBytes } from "./log_bytes.ts";
+
+/** a file that is read where it is needed */
+export interface Ranges {
+  size: number;
+  read: (from: number, to: number) => Promise<Uint8Array>;
+}
+
+const MAGIC = "UGINDEX\u0001";
+const FOOTER = 24; // bytes
+const END = 1 << 16; // bytes read at first; most directories are shorter
+/** The most bytes that are read together. */
+const PIECE = 1 << 20;
+
+/** An empty block that says that it is the last one: see `chunk.py`. */
+const LAST_BLOCK = Uint8Array.of(3, 0);
+
+type Part = [offset: number, length: number, crc: number, plain: number];
+interface Directory {
+  vocabulary: number;
+  first: number;
+  chunks: [...Part, events: number, step: number][];
+  keyframes: [...Part, chunk: number][];
+}
+
+/** The bytes of a file that is in memory. */
+export const rangesOf = (data: ArrayBufferView): Ranges => {
+  const bytes = asBytes(data);
+  return { size: bytes.length, read: async (from, to) => bytes.subarray(from, to) };
+};
+
+/** A file of a server that answers in ranges. */
+export async function rangesAt(url: string): Promise<Ranges> {
+  const read = async (range: string) => {
+    const answer = await fetch(url, { headers: { Range: `bytes=${range}` } });
+    if (answer.status !== 206) throw new Error(`${url}: ${answer.status} ${answer.statusText}`);
+    return { answer, bytes: new Uint8Array(await answer.arrayBuffer()) };
+  };
+  const { answer, bytes } = await read(`-${END}`);
+  const size = Number(answer.headers.get("Content-Range")?.split("/")[1]);
+  const end = size - bytes.length;
+  return {
+    size,
+    read: async (from, to) =>
+      from >= end ? bytes.subarray(from - end, to - end) : (await read(`${from}-${to - 1}`)).bytes,
+  };
+}
+
+/** Whether bytes are those of an index. */
+export const isIndex = (data: ArrayBufferView) =>
+  new TextDecoder("latin1").decode(asBytes(data).subarray(0, MAGIC.length)) === MAGIC;
+
+export class IndexReader {
+  #ranges: Ranges;
+  #directory: Directory;
+
+  private constructor(ranges: Ranges, directory: Directory) {
+    this.#ranges = ranges;
+    this.#directory = directory;
+  }
+
+  /** Reads the directory. Throws a `LogError` if the file is damaged or of another version. */
+  static async open(ranges: Ranges) {
+    const { size } = ranges;
+    const footer = await ranges.read(Math.max(0, size - FOOTER), size);
+    const view = new DataView(footer.buffer, footer.byteOffset, footer.length);
+    const isWhole = footer.length === FOOTER && isIndex(footer.subarray(16));
+    const begin = isWhole ? Number(view.getBigUint64(0, true)) : 0;
+    const length = isWhole ? view.getUint32(8, true) : 0;
+    if (!isWhole || begin + length + FOOTER !== size)
+      throw new LogError("the end of the index is missing or damaged");
+    const bytes = await ranges.read(begin, begin + length);
+    const packed = checked(bytes, view.getUint32(12, true), "the directory of the index");
+    const directory = JSON.parse(new TextDecoder().decode(await inflated(packed)));
+    if (directory.vocabulary !== INDEXED)
+      throw new LogError("another version of Underglass wrote the index: index the log again");
+    return new IndexReader(ranges, directory);
+  }
+
+  get count() {
+    return this.#directory.chunks.length;
+  }
+
+  /** The chunk in which a step ends, or the last one. */
+  chunkOf(step: number) {
+    const { chunks } = this.#directory;
+    const after = chunks.findIndex((chunk) => chunk[5] > step);
+    return after < 0 ? chunks.length - 1 : after;
+  }
+
+  /** The last saved state before a chunk: its number, and a chunk with a keyframe; null: there is none. */
+  async stateBefore(chunk: number) {
+    const kept = this.#directory.keyframes.findLast((one) => one[4] <= chunk);
+    if (!kept) return null;
+    const [offset, length, crc, , number] = kept;
+    const bytes = checked(await this.#ranges.read(offset, offset + length), crc, "a saved state");
+    return { chunk: number, keyframe: await inflated(bytes) };
+  }
+
+  /** The unpacked chunks from one to just before another. Throws a `LogError` for a damaged one. */
+  async *chunks(from: number, to: number): AsyncGenerator<Uint8Array> {
+    const { chunks } = this.#directory;
+    for (let number = from; number < to; ) {
+      const begin = chunks[number][0];
+      let next = number + 1;
+      while (next < to && chunks[next][0] + chunks[next][1] - begin <= PIECE) next++;
+      const end = chunks[next - 1][0] + chunks[next - 1][1];
+      const bytes = await this.#ranges.read(begin, end);
+      const own = chunks.slice(number, next);
+      const packed = own.map(([offset, length]) =>
+        bytes.subarray(offset - begin, offset - begin + length),
+      );
+      const damaged = own.findIndex(([, , crc], index) => crc32(packed[index]) !== crc);
+      const plain = await inflated(...packed.slice(0, damaged < 0 ? own.length : damaged));
+      let at = 0;
+      for (const [, , , length] of own.slice(0, damaged < 0 ? own.length : damaged))
+        yield plain.slice(at, (at += length)); // a copy begins where typed arrays can
+      if (damaged >= 0) throw wrong(this.#nameOf(number + damaged));
+      number = next;
+    }
+  }
+
+  eventsBefore(chunk: number) {
+    return this.#directory.chunks.slice(0, chunk).reduce((sum, one) => sum + one[4], 0);
+  }
+
+  #nameOf(number: number) {
+    const { chunks, first } = this.#directory;
+    const before = first + this.eventsBefore(number);
+    return `events ${before} to ${before + chunks[number][4] - 1}`;
+  }
+}
+
+/** Parts of the file, unpacked, one after the other. */
+async function inflated(...parts: Uint8Array[]) {
+  const blocks = [...parts, LAST_BLOCK] as Uint8Array<ArrayBuffer>[];
+  const plain = new Blob(blocks).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(plain).arrayBuffer());
+}
+
+function checked(bytes: Uint8Array, crc: number, what: string) {
+  if (crc32(bytes) !== crc) throw wrong(what);
+  return bytes;
+}
+
+const wrong = (what: string) => new LogError(`the checksum of ${what} is wrong`);
+
+const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte;
+  for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;
+  return value;
+});
+
+/** The checksum that `zlib.crc32` computes. */
+function crc32(bytes: Uint8Array) {
+  let crc = -1;
+  for (let i = 0; i < bytes.length; i++) crc = TABLE[(crc ^ bytes[i]) & 255] ^ (crc >>> 8);
+  return ~crc >>> 0;
+}

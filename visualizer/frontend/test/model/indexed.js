@@ -1,0 +1,48 @@
+/**
+ * Reads logs in both forms and compares what a board learns of them. FOLDER has NAME.jsonl and NAME.index for each.
+ * Prints how many events were compared, or for a damaged index the error and how many events come before it.
+ *
+ *   node indexed.js FOLDER
+ */
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { LogReader } from "../../src/host/log_reader.ts";
+import { Model, plain, sentence } from "../../src/model/index.ts";
+import { keyframe } from "../../src/model/keyframe.ts";
+
+const folder = process.argv[2];
+const files = readdirSync(folder);
+const written = (value) => JSON.stringify(value);
+const told = [];
+
+for (const file of files.filter((name) => name.endsWith(".index"))) {
+  const reading = new LogReader(readFileSync(join(folder, file)));
+  await reading.follow(() => {});
+  const { model, error } = reading;
+  const whole = new Model();
+  whole.read(readFileSync(join(folder, file.replace(".index", ".jsonl"))));
+  const count = error ? model.events.length : whole.events.length;
+  const events = model.events.range(0, count);
+  assert.equal(written(events), written(whole.events.range(0, count)));
+  told.push({ events: count, error: error?.message ?? null });
+  if (error || whole.stepCount < 5) continue;
+  assert.equal(written(model.steps), written(whole.steps));
+  assert.equal(written(model.measures), written(whole.measures));
+  assert.equal(written(model.requests), written(whole.requests));
+  for (let step = whole.lastStep; step >= whole.firstStep; step -= 7) {
+    assert.equal(written(keyframe(model.stateAt(step))), written(keyframe(whole.stateAt(step))));
+    assert.deepEqual(plain(sentence(model, step)), plain(sentence(whole, step)));
+  }
+  // A board at a late step of a long log opens before all of it is read.
+  const step = whole.lastStep - 3;
+  const early = new LogReader(readFileSync(join(folder, file)));
+  await early.until({ step }, () => {});
+  assert.equal(early.isAround, count > 30_000);
+  assert.equal(written(early.model.frame(step).blocks), written(whole.frame(step).blocks));
+  await early.follow(() => {});
+  assert.equal(early.isAround, false);
+  assert.equal(early.model.events.length, count);
+}
+process.stdout.write(written(told));
