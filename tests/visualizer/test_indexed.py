@@ -41,6 +41,16 @@ def indexed(log, folder: Path) -> EventLog:
     return log_of(IndexFile(folder / "log.index"))
 
 
+def long_log() -> EventLog:
+    """A log that a page begins to draw before it has read all of it."""
+    config = EngineConfig(max_kv_tokens=512, max_batch_size=24, block_size=4)
+    sizes = {"prompt": lognormal(12, 0.5, 60), "output": lognormal(30, 0.5, 90)}
+    work = Workload.generate(900, arrivals=poisson(200), groups=9, shared_tokens=8, seed=1, **sizes)
+    log = simulate(work, config, cost=COST)
+    assert len(log) > 30_000
+    return log
+
+
 def test_both_forms_of_a_log_have_the_same_events(soak, first_seed, tmp_path):
     rng = random.Random(first_seed)
     for seed in range(first_seed, first_seed + (1000 if soak else 60)):
@@ -100,11 +110,7 @@ def test_the_browser_reads_the_same_from_both_forms(soak, first_seed, tmp_path):
 
 def test_the_browser_draws_a_late_step_of_a_long_log_first_and_names_damage(tmp_path, monkeypatch):
     monkeypatch.undo()  # chunks of their usual size
-    config = EngineConfig(max_kv_tokens=512, max_batch_size=24, block_size=4)
-    sizes = {"prompt": lognormal(12, 0.5, 60), "output": lognormal(30, 0.5, 90)}
-    work = Workload.generate(900, arrivals=poisson(200), groups=9, shared_tokens=8, seed=1, **sizes)
-    log = simulate(work, config, cost=COST)
-    assert len(log) > 30_000
+    log = long_log()
     for name in ("whole", "damaged"):
         log.save(tmp_path / f"{name}.jsonl")
         (tmp_path / f"{name}.index").write_bytes(data := bytearray(index_bytes(log)))
