@@ -79,14 +79,17 @@ class Rerun:
         except (ConfigError, ValueError) as error:
             raise ChoiceError(f"the log cannot be run again: {error}") from error
         self._parts = parts
-        self._applied: list[int] = []  # when each input was applied in `happened`, in us
 
-    @cached_property
+    @property
     def happened(self) -> EventLog:
         """The rerun without a choice: what happened, timed with `cost`."""
+        return self._happened[0]
+
+    @cached_property
+    def _happened(self) -> tuple[EventLog, list[int]]:
+        """`happened`, and when each input was applied in it, in us."""
         engine = self._engine()
-        engine.applied = self._applied
-        return self._played(engine, self._workload.inputs)
+        return self._played(engine, self._workload.inputs), engine.applied
 
     @cached_property
     def error(self) -> float | None:
@@ -114,10 +117,10 @@ class Rerun:
         """Return the number of a log's step in the rerun. Raises ChoiceError if it is not reached."""
         if step not in self.steps:
             raise ChoiceError(f"step {step} decides nothing, or is not in the log")
-        if (first := self.first_difference) is not None and first < step:
+        if (first := self.first_difference) is not None and first <= step:
             raise ChoiceError(
                 f"step {step} cannot be decided again: a rerun of the log's inputs decides step "
-                f"{first} differently, so the state at later steps is not that of the log"
+                f"{first} differently, so from there on its state is not that of the log"
             )
         return self.steps[step]
 
@@ -154,7 +157,6 @@ class Rerun:
 
         Raises ConfigError for a wrong setting, or if a request could never be served.
         """
-        assert self.happened is not None  # it says when the inputs come
         try:
             engine = self._engine(**settings)
             engine.most_steps = 3 * len(self.steps) + _SPARE_STEPS
@@ -168,7 +170,7 @@ class Rerun:
             return list(self._workload.inputs)
         return [
             replace(one, step=None, at_ms=at / US_PER_MS)
-            for one, at in zip(self._workload.inputs, self._applied, strict=True)
+            for one, at in zip(self._workload.inputs, self._happened[1], strict=True)
         ]
 
     def _engine(self, **changes: Any) -> "_RerunEngine":
@@ -196,15 +198,14 @@ class _RerunEngine(ReplayEngine):
     def __init__(self, runner: CostRunner, *rest: Any, **parts: Any) -> None:
         super().__init__(runner, *rest, **parts)
         self.skip_to = runner.clock.skip_to
-        self.applied: list[int] | None = None
+        self.applied: list[int] = []
         self.most_steps = 0
         self.takes = (0, 0)
         self._hold = Hold(0)
 
     def apply(self, one: Input) -> None:
         """See `ReplayEngine.apply`."""
-        if self.applied is not None:
-            self.applied.append(self.clock.now())
+        self.applied.append(self.clock.now())
         super().apply(one)
 
     def step(self) -> StepOutput:

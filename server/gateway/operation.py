@@ -38,6 +38,7 @@ _ONE_ENGINE = (
     ("POST", "/engine/restart"),
     ("POST", "/engine/screen"),
     ("GET", "/compare"),
+    ("POST", "/seat"),
     ("GET", "/kv_event_sources"),
 )
 # How the replicas' answers to a control become one answer.

@@ -7,6 +7,7 @@
  * `--model auto`, `/?model=NAME` shows one model; without a name, the first.
  */
 
+import { seatBehind } from "../../visualizer/frontend/src/board/seat.ts";
 import { h } from "../../visualizer/frontend/src/drawing/html.ts";
 import { type ServerStatus, setText } from "../../visualizer/frontend/src/live/live.ts";
 import type { LiveBoard } from "../../visualizer/frontend/src/live/live_board.ts";
@@ -52,6 +53,7 @@ function open() {
   byId("unlock").hidden = true;
   view = watch(byId("board"), {
     url: `/events${query}`,
+    seat: seatBehind(`/seat${query}`, "/board/seat.js", headers),
     headers,
     past: true,
     onChange: update,

@@ -16,7 +16,7 @@ POST /tokenize, POST /detokenize, GET /health, GET /ready, GET /join, GET /metri
 GET /events, GET /regimes,
 POST /engine/pause, POST /engine/resume, POST /engine/step, POST /engine/run_until,
 POST /engine/hold_submissions, POST /engine/release_submissions, POST /engine/restart,
-POST /engine/screen, GET /compare, GET /kv_event_sources, POST /kv/adopt, POST /kv/export
+POST /engine/screen, GET /compare, POST /seat, GET /kv_event_sources, POST /kv/adopt, POST /kv/export
 """
 
 

@@ -1,6 +1,7 @@
 """Restart with other settings: a new run of the same model, and the old run's log kept."""
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -218,6 +219,23 @@ def test_old_and_new_are_compared(serve):
     assert changed["max_batch_size"] == ["4", "3"]
     assert compared["facts"]["paired"] == 1
     assert len(compared["logs"]) == 2
+
+
+def test_a_step_is_decided_otherwise_on_a_copy(serve):
+    url = serve().url
+    asked = {"seat": "decisions", "step": 1}
+    post(url, "/v1/completions", {"prompt": "Once", "max_tokens": 3})
+    assert "policy=" in json.loads(post(url, "/seat", asked).text)["error"]  # a part of its own
+    restart(url, policy="sjf")
+    post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
+    before = trace(url).to_bytes()
+    found = json.loads(post(url, "/seat", asked).text)
+    [chunk] = found["decisions"]
+    choice = chunk["candidates"][0]["choice"]
+    taken = json.loads(post(url, "/seat", {"seat": "take", "step": 1, "choice": choice}).text)
+    assert taken["done"] and taken["a"] and taken["b"] and taken["facts"]["difference"]["step"] == 1
+    assert "99" in json.loads(post(url, "/seat", {"seat": "decisions", "step": 99}).text)["error"]
+    assert trace(url).to_bytes() == before
 
 
 def test_a_server_that_stops_right_after_a_restart_ends():

@@ -81,8 +81,8 @@ def served():
 
 
 @pytest.fixture
-def client(served):
-    return served(board_routes("the page"))
+def client(served, log):
+    return served(board_routes(lambda **options: "the page", [log]))
 
 
 def test_only_its_own_page_gets_an_answer_and_nothing_else_is_served(client):
@@ -116,6 +116,16 @@ def test_a_dropped_file_is_translated_or_refused_in_one_line(client, log):
     assert (status, b"underglass open" in why) == (422, True)
     for length in ("many", "9" * 5000):
         assert client.ask("translate", "POST", Content_Length=length)[0] == 400
+
+
+def test_a_step_of_the_log_is_decided_otherwise(client):
+    status, lines = client.ask("decide", "POST", b'{"seat": "helped"}')
+    *tried, last = map(json.loads, lines.splitlines())
+    assert (status, last["done"], bool(last["best"])) == (200, True, True)
+    assert len(tried) > 5 and not any(one["done"] for one in tried)
+    for wrong in (b"[]", b"{", b" " * 20_000):
+        assert client.ask("decide", "POST", wrong)[0] == 422
+    assert client.ask("seat.js")[0] == 200
 
 
 def test_a_file_that_is_too_large_is_refused_while_it_is_sent(client, monkeypatch):
@@ -254,7 +264,7 @@ def test_open_needs_no_package_of_the_server_and_ends_with_ctrl_c(trace):
     assert status == 200
     log = EventLog.load(trace)
     board = to_html(log, title="run.jsonl")
-    assert len(page) == len(board.encode()) + len(', translate: "translate"')
+    assert len(page) == len(board.encode()) + len(', translate: "translate", decide: "decide"')
     for command in ("open", "listen"):
         shown = [sys.executable, "-c", RUN, command, "--help"]
         done = subprocess.run(shown, capture_output=True, text=True, check=True, env=where)

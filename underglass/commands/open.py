@@ -104,23 +104,14 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     except OSError as error:
         fail(f"cannot write {error.filename}: {error.strerror}")
     if not any(exports.values()):
-        serve(_routes(pages, logs), port, browser)
+        from visualizer.live.pages import board_routes, routes_of_several
 
-
-def _routes(
-    pages: "dict[str, Callable[..., str]]", logs: "list[EventLog | ClusterLog]"
-) -> "Mapping[str, Route]":
-    from visualizer.indexed.indexed_log import IndexedLog
-    from visualizer.live.pages import INDEX, TRANSLATE, board_routes, routes_of_several
-
-    if len(pages) > 1:
-        return routes_of_several({names: page() for names, page in pages.items()})
-    [page] = pages.values()
-    if len(logs) > 1:
-        return board_routes(page())
-    if isinstance(logs[0], IndexedLog):
-        return board_routes(page(translate=TRANSLATE, **{"from": INDEX}), logs[0].index.path)
-    return board_routes(page(translate=TRANSLATE))
+        if len(pages) > 1:
+            routes = routes_of_several({names: page() for names, page in pages.items()})
+        else:
+            [page] = pages.values()
+            routes = board_routes(page, logs)
+        serve(routes, port, browser)
 
 
 def _board(

@@ -4,8 +4,8 @@
  *   static/modules/    the entries and the files that they share, as ES modules: pages of a server load them as they
  *                      are, so that a page that shows users' prompts runs no script but the server's files
  *   static/board.js    the board as one file that needs no other, deflated: for notebooks and pages on disk
- *   static/cluster.js, static/watch.js
- *                      what a cluster's board and a live board need besides, deflated. Python appends them to
+ *   static/cluster.js, static/watch.js, static/seat.js
+ *                      what a cluster's board, a live board and the scheduler's seat need besides, deflated. Python appends them to
  *                      board.js (`visualizer/front_end.py`)
  *
  *   node build.mjs
@@ -28,6 +28,7 @@ const ENTRIES = {
   board: "src/entry.ts",
   cluster: "src/cluster_entry.ts",
   live: "src/live_entry.ts",
+  seat: "src/seat_entry.ts",
   live_page: "../../server/pages/live.ts",
   gateway_page: "../../server/pages/gateway.ts",
 };
@@ -82,6 +83,7 @@ ${exporting("board", ["mount"], "board")}`;
 const parts = {
   "cluster.js": part("cluster", ["mount", "watch"]),
   "watch.js": part("live", ["watch"]),
+  "seat.js": part("seat", ["openSeat"]),
   "board.js": board, // last: make compares its age with the sources'
 };
 console.log(`static/gallery: ${await drawGallery()} pictures drawn`);

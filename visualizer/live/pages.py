@@ -2,13 +2,15 @@
 
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from string import Template
 
+from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog, LogError
 from visualizer.front_end import MODULES
+from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
 from visualizer.live.ranges import ranges_of
@@ -30,16 +32,53 @@ _LIST = Template(
 </html>
 """
 )
-TRANSLATE, INDEX = "translate", "index"
+TRANSLATE, INDEX, DECIDE = "translate", "index", "decide"
+_MOST_ASKED = 10_000  # bytes of a question
 
 
-def board_routes(page: str, index: Path | None = None) -> dict[str, Route]:
-    """Return the routes of a finished page, and of the translation of files dropped onto it.
+def board_routes(
+    page: Callable[..., str], logs: Sequence[EventLog | ClusterLog]
+) -> dict[str, Route]:
+    """Return the routes of the page of one log or of a comparison.
 
-    A page that reads its log from an index gets ranges of that file.
+    A page of one log also has the translation of files dropped onto it, and that of one engine the
+    scheduler's seat. A page that reads its log from an index gets ranges of that file. `page` is given
+    what the page needs to know of these routes.
     """
-    routes: dict[str, Route] = {"GET ": Answer(page.encode()), f"POST {TRANSLATE}": _translate}
-    return routes if index is None else routes | {f"GET {INDEX}": ranges_of(index)}
+    options: dict[str, str] = {}
+    routes: dict[str, Route] = {f"POST {TRANSLATE}": _translate}
+    if len(logs) == 1:
+        options["translate"] = TRANSLATE
+        if isinstance(indexed := logs[0], IndexedLog):
+            options["from"] = INDEX
+            routes[f"GET {INDEX}"] = ranges_of(indexed.index.path)
+        if isinstance(log := logs[0], EventLog):
+            options["decide"] = DECIDE
+            routes[f"POST {DECIDE}"] = _deciding(log)
+            routes["GET seat.js"] = _script(built("seat.js"))
+    return routes | {"GET ": Answer(page(**options).encode())}
+
+
+def _deciding(log: EventLog) -> Route:
+    from visualizer.seat.answers import json_lines
+    from visualizer.seat.seat import Seat
+
+    seats: list[Seat] = []  # made when it is first needed, because an indexed log may be long
+
+    def answer(request: Request) -> Answer:
+        if request.length > _MOST_ASKED:
+            return _refuse(f"a question has at most {_MOST_ASKED} bytes")
+        try:
+            asked = json.loads(request.read(request.length))
+        except ValueError:
+            asked = None
+        if not isinstance(asked, dict):
+            return _refuse("a question must be a JSON object")
+        if not seats:
+            seats.append(Seat(log))
+        return Answer(json_lines(seats[0], asked), "application/x-ndjson")
+
+    return answer
 
 
 def routes_of_several(pages: Mapping[str, str]) -> dict[str, Route]:

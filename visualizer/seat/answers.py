@@ -19,7 +19,7 @@ from visualizer.packed import pack
 from visualizer.seat.helped import Helped, helped, line
 from visualizer.seat.seat import Seat
 
-NAMES = ("what happened", "your choice")
+NAMES = ("the run", "yours")  # in the picture of both
 
 
 def answers(seat: Seat, asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -43,14 +43,23 @@ def answers(seat: Seat, asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"error": said, "done": True}
 
 
+def json_lines(seat: Seat, asked: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the answers to a question as lines of JSON, with bytes in base64."""
+    for answer in answers(seat, asked):
+        yield msgspec.json.encode(answer) + b"\n"
+
+
 def _decisions(seat: Seat, step: int) -> dict[str, Any]:
     found = seat.decisions(step)
     config, rerun = seat.rerun.config, seat.rerun
     note = ""
     if rerun.error is not None:
         note = f"Times are predicted by prices fitted to the log (median error {rerun.error:.0%})."
+    before, after = seat.around(step)
     return {
         "decisions": msgspec.to_builtins(found),
+        "previous": before,
+        "next": after,
         "settings": {
             "seats": config.max_batch_size,
             "budget": config.token_budget,

@@ -13,6 +13,7 @@ from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.choice import Budget, Choice, Evict, First, Later, Settings, Victim
 from engine.simulation.cost_runner import Cost, Work
+from visualizer.comparing.accuracy import accuracy
 from visualizer.comparing.run_totals import US_PER_MS, computed_twice
 from visualizer.reading.busy_time import busy_us
 from visualizer.reading.durations import duration
@@ -60,7 +61,10 @@ class Consequence(msgspec.Struct, frozen=True):
 def consequence(
     happened: EventLog, chosen: EventLog, choice: Choice, step: int, cost: Cost
 ) -> Consequence:
-    """Compare what happened with a choice made in `step`; `cost` has the prices of both runs."""
+    """Compare what happened with a choice made in `step`; `cost` has the prices of both runs.
+
+    The sentence says so if the difference is smaller than the error of fitted prices.
+    """
     busy = busy_us(happened)[0] / US_PER_MS, busy_us(chosen)[0] / US_PER_MS
     parts = _parts(happened, chosen, cost, busy[1] - busy[0])
     again = computed_twice(happened), computed_twice(chosen)
@@ -74,6 +78,9 @@ def consequence(
     sooner = sum(one.after_ms < one.before_ms for one in moves)
     later = sum(one.after_ms > one.before_ms for one in moves)
     words = _words(_lead(choice, step), busy, parts, again, most, sooner, later)
+    errors = accuracy(happened, chosen, step, ("", ""), {})
+    if errors.share is None or (busy[0] != busy[1] and errors.is_noise("e2e", *busy)):
+        words.append(" The difference is within the error of the predicted times.")
     return Consequence(busy, parts, again, most, sooner, later, words)
 
 

@@ -125,28 +125,25 @@ class _Decisions:
 
     def _held(self, state: State, request: int, *, is_needy: bool) -> list[Fact]:
         one = state.requests[request]
-        shared = sum(state.refs[block] > 1 for block in one.block_table) if state.refs else 0
-        computed = one.num_computed_tokens
-        held = count(len(one.block_table), "block")
-        if shared:
-            held += f", {shared} of them shared or cached"
-        facts = [Fact("holds", [f"{held}; {count(computed, 'computed token')}"])]
-        if is_needy:
-            facts.insert(0, Fact("needs", ["the memory itself"]))
-        again = f"at most {count(computed, 'token')}, less what is still cached when it resumes"
-        return [*facts, Fact("computed again", [again]), *self._to_come(state, request)]
+        blocks = one.block_table
+        shared = sum(state.refs[block] > 1 for block in blocks) if state.refs else 0
+        computed = count(one.num_computed_tokens, "computed token")
+        held = f"; {shared} of {count(len(blocks), 'block')} shared or cached" if shared else ""
+        again = f"up to {count(one.num_computed_tokens, 'token')}: what is no longer cached by then"
+        facts = [
+            Fact("holds", [computed, held]),
+            Fact("again", [again]),
+            self._to_do(state, request),
+        ]
+        return [Fact("needs", ["the memory itself"]), *facts] if is_needy else facts
 
     def _progress(self, state: State, request: int) -> tuple[int, int]:
         one = state.requests[request]
         return len(one.tokens) - one.prompt_length, self._outputs.get(request, 0)
 
-    def _to_come(self, state: State, request: int) -> list[Fact]:
-        done, total = self._progress(state, request)
-        limit = f"at most {state.requests[request].max_tokens - done} of its max_tokens"
-        return [
-            Fact("may produce", [limit]),
-            Fact("will produce", [f"{total - done} more of {count(total, 'output token')}"], True),
-        ]
+    def _to_do(self, state: State, request: int) -> Fact:
+        left = state.requests[request].max_tokens - self._progress(state, request)[0]
+        return Fact("to do", [f"at most {count(left, 'output token')}"])
 
     # Eviction
 
@@ -162,7 +159,7 @@ class _Decisions:
                 node.id == event.node,
                 [
                     Fact("frees", [count(len(node.blocks), "block")]),
-                    Fact("asked for again", self._asked_again(state, node), True),
+                    Fact("wanted", self._asked_again(state, node), True),
                 ],
                 list(node.blocks),
             )
@@ -184,7 +181,7 @@ class _Decisions:
             if isinstance(event, v.RequestArrived):
                 agree = common_length(event.prompt, path)
                 if agree - above >= state.block_size:
-                    return ["by ", event.request, f", which comes after step {step}"]
+                    return ["again by ", event.request, f", which comes after step {step}"]
         return ["by no later request"]
 
     # Admission
@@ -222,7 +219,7 @@ class _Decisions:
         ]
         if one.preemptions:
             facts.append(Fact("was preempted", [count(one.preemptions, "time")]))
-        return [*facts, *self._to_come(state, request)]
+        return [*facts, self._to_do(state, request)]
 
     # The last chunk of a step
 

@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Any
 
 from engine.core.log import EventLog
+from engine.core.log import vocabulary as v
 from engine.simulation.choice import Choice
-from engine.simulation.rerun import Rerun
+from engine.simulation.rerun import MOST_EVENTS, Rerun
 from visualizer.logs import LogLike, read_log
 from visualizer.seat.consequence import Consequence, consequence
 from visualizer.seat.decisions import Decision, decisions
@@ -47,7 +48,10 @@ class Seat:
 
     def __init__(self, log: LogLike, **parts: Any) -> None:
         """`parts` are parts of the logged run that cannot be made from their names."""
-        self.log = read_log(log)
+        found = read_log(log)
+        is_whole = type(found) is EventLog or len(found) > MOST_EVENTS
+        # A log that is read from its index is read once, because it is read often.
+        self.log = found if is_whole else EventLog.from_events(list(found))
         self._parts = parts
 
     @cached_property
@@ -59,6 +63,20 @@ class Seat:
         """Return the decisions of a step. Raises ChoiceError if its state cannot be reached."""
         self.rerun.check(step)
         return decisions(self.log, step)
+
+    def around(self, step: int) -> tuple[int | None, int | None]:
+        """Return the nearest steps before and after a step with a preemption, eviction or admission."""
+        now, found = 0, list[int]()
+        for event in self.log:
+            match event:
+                case v.StepStarted():
+                    now = event.step
+                case v.Preempted() | v.Admitted() | v.RadixEvicted() if found[-1:] != [now]:
+                    found.append(now)
+        return (
+            max((one for one in found if one < step), default=None),
+            min((one for one in found if one > step), default=None),
+        )
 
     def take(self, step: int, choice: Choice) -> Taken:
         """Decide a step otherwise. Raises ChoiceError if that cannot be done."""

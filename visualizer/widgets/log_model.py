@@ -10,7 +10,7 @@ import base64
 import gzip
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import ipywidgets
@@ -18,6 +18,7 @@ import traitlets
 
 from engine.core.log import EventLog
 from visualizer import read
+from visualizer.front_end import built
 from visualizer.html import MODULE
 from visualizer.logs import (
     AXES,
@@ -31,6 +32,9 @@ from visualizer.logs import (
 from visualizer.packed import pack, run_in_words
 from visualizer.reading.opening import opening
 from visualizer.scenario import Scenario, find_scenario
+
+if TYPE_CHECKING:
+    from visualizer.seat.seat import Seat
 
 SLO = (150.0, 40.0)  # ms: time to the first token, p99 of a request's times between tokens
 SAVED_BYTES = 1_300_000  # limit per notebook output, before base64 adds a third
@@ -77,6 +81,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         max_saved: int = SAVED_BYTES,
     ) -> None:
         self.max_saved = max_saved
+        self._seat: Seat | None = None
         if scenario is not None:
             step = scenario.step if step is None else step
             select = scenario.select if select == "auto" else select
@@ -122,14 +127,29 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         }
 
     def _answer(self, _: Any, message: Any, __: Any) -> None:
-        """Send the front end what it asks for: the whole log, or a trace of it for Perfetto."""
+        """Send the front end what it asks for: the whole log, a trace, or the scheduler's seat."""
         asked = message.get("ask") if isinstance(message, dict) else None
         if asked == "log":
             self.send({"log": True}, [self.packed])
+        elif asked == "page":
+            self.send({"page": True}, [built("seat.js").read_bytes()])
+        elif asked == "seat":
+            self._decide(message)
         elif asked == "trace":
             from visualizer.perfetto import to_perfetto
 
             self.send({"trace": True}, [gzip.compress(to_perfetto(self.events).encode(), 6)])
+
+    def _decide(self, message: dict[str, Any]) -> None:
+        """Answer a question of the scheduler's seat, with the logs as buffers."""
+        from visualizer.seat.answers import answers
+        from visualizer.seat.seat import Seat
+
+        if self._seat is None or self._seat.log is not self.events:
+            self._seat = Seat(self.events)
+        for answer in answers(self._seat, message["question"]):
+            buffers = [answer.pop(side) for side in ("a", "b") if side in answer]
+            self.send({"seat": message["id"], "answer": answer}, buffers)
 
     @traitlets.validate("step")
     def _validate_step(self, proposal: Any) -> int:

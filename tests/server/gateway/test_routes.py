@@ -90,7 +90,12 @@ def test_gateway_rejects_what_every_server_rejects(url):
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/engine/restart"), ("POST", "/engine/screen"), ("GET", "/compare")],
+    [
+        ("POST", "/engine/restart"),
+        ("POST", "/engine/screen"),
+        ("GET", "/compare"),
+        ("POST", "/seat"),
+    ],
 )
 def test_route_for_one_engine_names_the_replicas(pair, method, path):
     gateway, first, second = pair
@@ -123,6 +128,7 @@ ONE_ENGINE = {
     "POST /engine/restart",
     "POST /engine/screen",
     "GET /compare",
+    "POST /seat",
     "GET /kv_event_sources",
     "POST /kv/export",  # between replicas
     "POST /kv/adopt",

@@ -3,6 +3,7 @@ import { openInPerfetto } from "../host/perfetto.ts";
 import { traceOf } from "../host/trace.ts";
 import { momentsAround } from "../model/moments.ts";
 import type { Board, PanelName } from "./board.ts";
+import { takeSeat } from "./seat.ts";
 
 export type Actions = ReturnType<typeof actionsOf>;
 
@@ -33,6 +34,7 @@ export function actionsOf(board: Board, names: PanelName[]) {
     link: () => board.link.open(),
     postcard: () => board.postcard.open(),
     perfetto: () => showInPerfetto(board),
+    seat: () => takeSeat(board),
     help: () => board.toggleHelp(),
     escape: () => dismiss(board),
   };

@@ -37,6 +37,7 @@ import { LinkBox } from "./link_box.ts";
 import { PostcardBox } from "./postcard_box.ts";
 import { prepareForPrint } from "./printing.ts";
 import { SearchBox } from "./search_box.ts";
+import type { Seat } from "./seat.ts";
 import { type About, aboutNodes, Shell, type ShellOptions } from "./shell.ts";
 import type { Project } from "./sources.ts";
 import type { ViewState, ViewStore } from "./store.ts";
@@ -79,6 +80,7 @@ export interface BoardOptions extends ShellOptions {
   about?: About;
   run?: RunInWords | null; // what limited it
   trace?: () => Promise<Uint8Array>; // the bytes of a trace for Perfetto
+  seat?: Seat; // Python that runs the log again
 }
 
 const PANELS = {
@@ -120,6 +122,7 @@ export class Board extends Shell {
   project: Project | null;
   about: About | undefined;
   trace: (() => Promise<Uint8Array>) | undefined;
+  seat: Seat | undefined;
   store: ViewStore;
   onChange: (state: BoardState) => void;
   panel: PanelName | null;
@@ -163,6 +166,7 @@ export class Board extends Shell {
     this.run = new RunPanel(this);
     this.run.show(options.run);
     this.trace = options.trace;
+    this.seat = options.seat;
     this.store = view.store;
     this.onChange = onChange;
     this.panel = this.only = panelNamed(options.panel);

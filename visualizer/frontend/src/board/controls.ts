@@ -70,6 +70,7 @@ export const boardFoot = (act: Actions) =>
   buildFoot([
     ["search", "Search", "/", act.search],
     ["waterfall", "Where did the time go?", "Y", act.waterfall],
+    ["seat", "You decide", "U", act.seat],
     ["axis", "Steps or time", "X", act.axis],
     ["range-from", "Range from here", "[", act.rangeFrom],
     ["range-to", "to here", "]", act.rangeTo],

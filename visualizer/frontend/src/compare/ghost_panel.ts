@@ -17,9 +17,15 @@ type FoundRow = Exclude<Spot, { fork: true }> & { span: RequestSpan; step: numbe
 /** under the pointer */
 type Found = { fork: true } | FoundRow;
 
+/** What the picture asks of its page. */
+export type GhostHost = Pick<
+  ComparisonPage,
+  "facts" | "models" | "views" | "theme" | "root" | "render" | "toggleTable"
+> & { show: (what: "a" | "b", place?: At) => unknown };
+
 const NARROW = 720;
 
-export class GhostPanel extends Part<ComparisonPage> {
+export class GhostPanel extends Part<GhostHost> {
   canvas = h("canvas", {
     role: "img",
     click: (event) => this.clicked(event),
@@ -45,7 +51,7 @@ export class GhostPanel extends Part<ComparisonPage> {
   unit!: number;
   forkX!: number | null;
 
-  constructor(page: ComparisonPage) {
+  constructor(page: GhostHost) {
     super(page);
     this.measureTime(page.facts.axis);
     bindKeys(this.element, {

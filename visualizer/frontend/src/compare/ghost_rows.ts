@@ -40,7 +40,7 @@ export function ghostRows(models: Model[], axes: Axis[], facts: Facts): GhostRow
   }));
   const alone = facts.unmatched[1].flatMap((id) => other.request(id) ?? []);
   const pairs = [...known, ...alone.map((b) => ({ a: null, b }))];
-  const fork = facts.difference?.step ?? Infinity;
+  const fork = facts.difference?.step ?? -Infinity;
   return pairs.map(({ a, b }) => {
     const ends = [a, b].map((span, side) =>
       span?.finished ? axes[side].end(span.finished.step) : NaN,

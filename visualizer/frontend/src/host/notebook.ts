@@ -11,6 +11,7 @@
 
 import { Board } from "../board/board.ts";
 import { cardOf, postcardPng } from "../board/postcard_box.ts";
+import { pageAt } from "../board/seat.ts";
 import { type Opening, type View, viewOf } from "../board/view.ts";
 import { h } from "../drawing/html.ts";
 import { KernelSync, type WidgetModel } from "./kernel_sync.ts";
@@ -46,6 +47,7 @@ export const inNotebook =
       about: shared.get("about"),
       run: shared.get("run"),
       trace: () => traceFrom(shared),
+      seat: { python: { kernel: shared }, load: () => seatFrom(shared) },
       onChange: () => sync.moved(),
     });
     const sync = (view.sync ??= new KernelSync(
@@ -97,7 +99,7 @@ export function hear(
 }
 
 /** The bytes that the kernel answers with. A kernel that is gone never answers. */
-function askKernel(traits: WidgetModel, what: "log" | "trace") {
+function askKernel(traits: WidgetModel, what: "log" | "trace" | "page") {
   return new Promise<Uint8Array>((resolve) => {
     const end = new AbortController();
     const take = (message: Record<string, unknown>, [bytes]: DataView[] = []) => {
@@ -123,6 +125,16 @@ async function traceFrom(shared: WidgetModel) {
   if (bytes) return bytes;
   throw new Error("The kernel does not answer: run the cell again, then open the trace.");
 }
+
+/** The page of the scheduler's seat, from the kernel. */
+const seatFrom = async (shared: WidgetModel) =>
+  pageAt(
+    URL.createObjectURL(
+      new Blob([(await askKernel(shared, "page")) as Uint8Array<ArrayBuffer>], {
+        type: "text/javascript",
+      }),
+    ),
+  );
 
 /** Shows another log in all panels of the view. Each panel gets the message; the first one acts. */
 async function replaceLog(view: View, shared: WidgetModel) {

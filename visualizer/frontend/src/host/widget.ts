@@ -7,6 +7,7 @@
 
 import { Board, type BoardOptions } from "../board/board.ts";
 import { takeKeysOfPage } from "../board/keys.ts";
+import { seatBehind } from "../board/seat.ts";
 import type { Shell } from "../board/shell.ts";
 import type { Opening } from "../board/view.ts";
 import {
@@ -34,6 +35,7 @@ interface MountOptions {
   compare?: { b: string | ArrayBufferView; facts: Facts }; // another log, and the kernel's comparison
   translate?: string; // where to send a log that the reader opens; the server returns it in our form
   refusal?: string; // why there is no log
+  decide?: string; // the server runs the log again at this route
 }
 
 let ownsAddress = false;
@@ -49,6 +51,7 @@ export async function mount(
     signal = new AbortController().signal,
     translate,
     refusal,
+    decide,
     ...options
   }: MountOptions & Opening & Omit<BoardOptions, "signal">,
 ): Promise<Board | ComparisonPage> {
@@ -82,6 +85,7 @@ export async function mount(
   const here = location.href.replace(/#.*/, "");
   const board = new Board(host, {
     linkOf: address ? (state) => here + writeAddress(state) : undefined,
+    ...(decide && { seat: seatBehind(decide) }),
     ...options,
     signal: ends.signal,
     onChange(state) {

@@ -2,6 +2,7 @@
 
 import type { Board, BoardOptions } from "../board/board.ts";
 import { takeKeysOfPage } from "../board/keys.ts";
+import type { Answer, Seat } from "../board/seat.ts";
 import type { Opening } from "../board/view.ts";
 import { keepInAddress, readAddress } from "../host/address.ts";
 import { mount } from "../host/widget.ts";
@@ -27,6 +28,7 @@ export async function drawPageBoard(
     ...options,
     ...readAddress(location.hash),
     log,
+    seat: seatInPage(log),
     address: false, // `mount` would also open files that are dropped on the page
     signal,
     onChange: () => follow(),
@@ -35,6 +37,22 @@ export async function drawPageBoard(
   follow = keepInAddress(board, signal);
   return board;
 }
+
+/** The scheduler's seat in a log: this page's Python runs it again. */
+export const seatInPage = (log: Uint8Array): Seat => ({
+  python: {
+    async ask(question, _signal, onAnswer = () => {}) {
+      const { runPython } = await import("./page_kernel.ts");
+      const source = `from page_seat import asked\nasked.answer("/tmp/log", ${JSON.stringify(JSON.stringify(question))})\n`;
+      const last = await runPython(source, {
+        files: { "/tmp/log": log },
+        onOutput: ({ answer }) => answer && !answer.done && onAnswer(answer),
+      });
+      return last.answer as Answer;
+    },
+  },
+  load: () => import("../seat/seat_page.ts"),
+});
 
 /** The log and the opening that a `.board` of a page names. */
 export function namedIn({

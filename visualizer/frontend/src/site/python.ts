@@ -1,6 +1,7 @@
 /** Python for the lessons: Pyodide with the core, the same in the page's worker and, at build time, under Node. */
 
 import type { PyodideAPI } from "pyodide";
+import type { Answer } from "../board/seat.ts";
 import type { PageModel } from "./model/index.ts";
 
 /** the bytes that Python needs besides Pyodide itself */
@@ -20,6 +21,7 @@ export interface Output {
   log?: Uint8Array | string; // the bytes, or the address of a file
   before?: Uint8Array; // the log of the run before, in the playground
   options?: Record<string, any>;
+  answer?: Answer; // of the scheduler's seat
   name?: string;
   message?: string;
   trace?: string;

@@ -1,0 +1,73 @@
+"""The scheduler's seat in a browser: a choice is drawn below what happened, with Python's numbers."""
+
+from playwright.sync_api import expect
+
+from engine.simulation.choice import Evict, Settings, Victim
+from engine.simulation.scenarios import SCENARIOS
+from tests.browser.axe import expect_no_violation
+from tests.browser.test_open import opened  # noqa: F401 (a fixture)
+from visualizer.seat.seat import Seat
+
+
+def busy(name, step, choice):
+    before, after = Seat(SCENARIOS[name].run()).take(step, choice).consequence.busy_ms
+    return f"{before:g} {after:g}"
+
+
+def sit(page, url, step):
+    page.goto(f"{url}#step={step}")
+    expect(page.locator(".underglass")).to_have_attribute("data-ready", "true")
+    page.keyboard.press("u")
+    seat = page.locator(".seat")
+    expect(seat).to_have_attribute("data-ready", "true")
+    return seat
+
+
+def test_a_choice_is_drawn_from_its_step_on(opened, new_page):  # noqa: F811
+    page = new_page()
+    seat = sit(page, opened("preemption"), 20)
+    canvas = seat.locator(".ghost canvas")
+    expect(canvas).to_have_attribute("data-states", "same same same")
+    assert seat.get_attribute("data-busy") is None  # no result before a choice
+    page.keyboard.press("1")
+    expect(seat).to_have_attribute("data-busy", busy("preemption", 20, Victim(1)))
+    expect(canvas).to_have_attribute("data-states", "gap gap gap")
+    assert int(canvas.get_attribute("data-fork")) > 0
+    seat.locator(".candidate").nth(1).click()
+    expect(seat).to_have_attribute("data-busy", busy("preemption", 20, Victim(2)))
+    expect(seat.locator(".gain")).to_have_text(["25 ms more", "13 ms more", "what happened"])
+    expect_no_violation(page)
+    seat.get_by_text("take a block away").click()
+    expect(seat).to_have_attribute("data-busy", busy("preemption", 20, Settings(blocks=-1)))
+    seat.locator("input[name=seats]").fill("2")
+    both = Settings(blocks=-1, seats=2)
+    expect(seat).to_have_attribute("data-busy", busy("preemption", 20, both))
+    page.locator(".helped button").click()
+    expect(seat.locator(".helped li")).to_contain_text(["KV blocks"])
+    page.keyboard.press("Escape")
+    expect(seat).to_have_count(0)
+    expect(page.locator(".underglass")).to_have_attribute("data-step", "20")
+
+
+def test_a_leaf_is_evicted_and_a_prompt_matches_down_the_tree(opened, new_page):  # noqa: F811
+    page = new_page(390, 844)
+    seat = sit(page, opened("eviction"), 12)
+    page.keyboard.press("n")
+    expect(seat).to_have_attribute("data-kind", "evict")
+    page.keyboard.press("3")
+    expect(seat).to_have_attribute("data-busy", busy("eviction", 13, Evict(3)))
+    box = seat.locator(".own-prompt")
+    for typed, tokens, blocks in (
+        ("In the old", "3", "0"),
+        ("In the new", "2", "0"),
+        ("Xx", "0", "0"),
+    ):
+        box.locator("input").fill(typed)
+        expect(box).to_have_attribute("data-tokens", tokens)
+        expect(box).to_have_attribute("data-blocks", blocks)
+
+
+def test_a_page_without_python_says_how_to_get_it(open_board):
+    board = open_board("preemption")
+    board.press("u")
+    expect(board.page.locator(".no-seat")).to_contain_text("underglass open FILE")

@@ -1,0 +1,115 @@
+/**
+ * The scheduler's seat, as far as a board knows it: Python that runs the board's log again, and a page that is loaded
+ * when the reader first sits down. See `src/seat/`.
+ */
+
+import type { Facts } from "../compare/compare.ts";
+import { h } from "../drawing/html.ts";
+import type { WidgetModel } from "../host/kernel_sync.ts";
+import type { Board } from "./board.ts";
+
+/** words of Python: texts, and requests as numbers */
+export type Words = (string | number)[];
+
+/** a choice as Python has it, see `engine/simulation/choice.py` */
+export type Choice = { type: string } & Record<string, string | number | null>;
+
+export interface Fact {
+  name: string;
+  words: Words;
+  hindsight: boolean; // the scheduler could not know it
+}
+
+export interface Candidate {
+  choice: Choice;
+  words: Words;
+  happened: boolean;
+  facts: Fact[];
+  blocks: number[];
+  progress: [done: number, total: number] | null;
+}
+
+export interface Decision {
+  kind: string;
+  step: number;
+  question: Words;
+  candidates: Candidate[];
+}
+
+export interface Consequence {
+  busy_ms: [before: number, after: number];
+  words: Words;
+}
+
+/** what `visualizer/seat/answers.py` asks for */
+export type Question =
+  | { seat: "decisions"; step: number }
+  | { seat: "take"; step: number; choice: Choice }
+  | { seat: "helped" };
+
+/** one of its answers; the last one is `done` */
+export interface Answer {
+  done: boolean;
+  error?: string;
+  decisions?: Decision[];
+  next?: number | null; // the next step with a decision
+  previous?: number | null;
+  settings?: { seats: number; budget: number; blocks: number };
+  note?: string;
+  consequence?: Consequence;
+  step?: number; // of the choice, in both logs
+  facts?: Facts;
+  a?: Uint8Array; // the logs of what happened and of the choice
+  b?: Uint8Array;
+  words?: string; // a change that has been tried
+  said?: string;
+  best?: { words: string }[];
+}
+
+/** Asks Python. Resolves with the last answer; `onAnswer` gets those before it. */
+export type Ask = (
+  question: Question,
+  signal: AbortSignal,
+  onAnswer?: (answer: Answer) => void,
+) => Promise<Answer>;
+
+/** Where Python is that runs the log of a board again: behind a route, in a notebook's kernel, or in this page. */
+export type Python =
+  | { route: string; headers?: () => Record<string, string> }
+  | { kernel: WidgetModel }
+  | { ask: Ask };
+
+/** the page is loaded when the reader first sits down */
+export interface Seat {
+  python: Python;
+  load: () => Promise<{ openSeat: (board: Board, python: Python) => unknown }>;
+}
+
+/** A seat whose Python is behind a route of the page's server, with the page beside it. */
+export const seatBehind = (
+  route: string,
+  page = "seat.js",
+  headers?: () => Record<string, string>,
+): Seat => ({
+  python: { route, headers },
+  load: () => pageAt(new URL(page, location.href).href),
+});
+
+/** The page behind an address. */
+export const pageAt = (url: string) => import(url) as ReturnType<Seat["load"]>;
+
+const NO_PYTHON =
+  "Python has to run this log again, and this page has none. Open the log with: underglass open FILE";
+
+/** Sits the reader down at the step of the cursor, or says why that is not possible. */
+export async function takeSeat(board: Board) {
+  const { seat, root } = board;
+  let why = seat ? "" : NO_PYTHON;
+  try {
+    if (seat) (await seat.load()).openSeat(board, seat.python);
+  } catch (error) {
+    why = (error as Error).message;
+  }
+  root.querySelector(".no-seat")?.remove();
+  if (why) root.append(h("p.note.no-seat", { role: "status" }, why));
+}

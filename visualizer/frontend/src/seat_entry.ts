@@ -1,0 +1,3 @@
+/** The exports of `seat.js`: the scheduler's seat, which a board loads when the reader sits down. */
+
+export { openSeat } from "./seat/seat_page.ts";
