@@ -125,6 +125,9 @@ class Workload:
                 "the log has no token ids, so it cannot be replayed: record it with --trace-text on"
             )
         inputs = list(_inputs(log))
+        has_times = all("at" in event.t for event in log.of(v.RequestArrived))
+        if pinned == "time" and not has_times:
+            raise ValueError("the log has no times, so its arrivals cannot be pinned to them")
         if pinned == "time":
             for one in inputs:
                 one.step = None
@@ -227,12 +230,13 @@ def _inputs(log: EventLog) -> Iterable[Input]:
             case v.StepStarted():
                 step = event.step
             case v.StepFinished():
-                now = event.t["end"] / US_PER_MS
+                now = event.t.get("end", 0) / US_PER_MS
             case v.RequestArrived():
-                now = max(now, event.t["at"] / US_PER_MS)
+                at_ms = event.t.get("at", 0) / US_PER_MS
+                now = max(now, at_ms)
                 yield Arrival(
                     step=step + 1,
-                    at_ms=event.t["at"] / US_PER_MS,
+                    at_ms=at_ms,
                     prompt=event.prompt,
                     params=msgspec.convert(event.sampling, SamplingParams, str_keys=True),
                     label=event.label,

@@ -291,7 +291,7 @@ def test_without_text_nothing_on_the_page_has_a_prompt_an_output_or_a_name(log, 
 def test_ranges_of_an_index_are_answered_and_others_refused(served, tmp_path):
     path = tmp_path / "log.index"
     path.write_bytes(data := bytes(range(256)) * 40_000)
-    client = served(board_routes("the page", path))
+    client = served({f"GET {pages.INDEX}": pages.ranges_of(path)})
     for header, begin, end in (
         ("bytes=0-0", 0, 1),
         ("bytes=300-899", 300, 900),

@@ -5,8 +5,8 @@
  *                      are, so that a page that shows users' prompts runs no script but the server's files
  *   static/board.js    the board as one file that needs no other, deflated: for notebooks and pages on disk
  *   static/cluster.js, static/watch.js, static/seat.js
- *                      what a cluster's board, a live board and the scheduler's seat need besides, deflated. Python appends them to
- *                      board.js (`visualizer/front_end.py`)
+ *                      what a cluster's board, a live board and the scheduler's seat need besides, deflated. Python
+ *                      appends them to board.js (`visualizer/front_end.py`)
  *
  *   node build.mjs
  *

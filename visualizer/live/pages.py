@@ -9,7 +9,7 @@ from string import Template
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog, LogError
-from visualizer.front_end import MODULES
+from visualizer.front_end import MODULES, with_board
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
@@ -55,7 +55,9 @@ def board_routes(
         if isinstance(log := logs[0], EventLog):
             options["decide"] = DECIDE
             routes[f"POST {DECIDE}"] = _deciding(log)
-            routes["GET seat.js"] = _script(built("seat.js"))
+            routes["GET seat.js"] = Answer(
+                with_board("seat.js").encode(), "text/javascript; charset=utf-8"
+            )
     return routes | {"GET ": Answer(page(**options).encode())}
 
 

@@ -18,7 +18,7 @@ import traitlets
 
 from engine.core.log import EventLog
 from visualizer import read
-from visualizer.front_end import built
+from visualizer.front_end import with_board
 from visualizer.html import MODULE
 from visualizer.logs import (
     AXES,
@@ -132,7 +132,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         if asked == "log":
             self.send({"log": True}, [self.packed])
         elif asked == "page":
-            self.send({"page": True}, [built("seat.js").read_bytes()])
+            self.send({"page": True}, [with_board("seat.js").encode()])
         elif asked == "seat":
             self._decide(message)
         elif asked == "trace":

@@ -4,7 +4,7 @@
  * before a choice but what was known when it was made, and what only hindsight knows is marked.
  */
 
-import type { Board } from "../board/board.ts";
+import { Board } from "../board/board.ts";
 import { bindKeys } from "../board/keys.ts";
 import pages from "../board/pages.css";
 import type { Answer, Ask, Candidate, Choice, Decision, Python, Question } from "../board/seat.ts";
@@ -15,6 +15,7 @@ import { type GhostHost, GhostPanel } from "../compare/ghost_panel.ts";
 import { closest, h, plural } from "../drawing/html.ts";
 import { spansOf, wordNodes } from "../drawing/words_html.ts";
 import { LogReader } from "../host/log_reader.ts";
+import { load } from "../host/widget.ts";
 import { duration } from "../model/duration.ts";
 import type { Model } from "../model/model.ts";
 import { askOf } from "./asking.ts";
@@ -49,6 +50,8 @@ export class SeatPage extends Shell implements GhostHost {
   /** What the picture shows: the two runs, once there is a choice. */
   models: Model[];
   facts: Facts;
+  /** The log of the choice. */
+  log: Uint8Array | null = null;
   views = [new View(), new View()];
   ghost: GhostPanel | null = null;
   heading = h("h2.question");
@@ -234,6 +237,7 @@ export class SeatPage extends Shell implements GhostHost {
     if (this.chosen !== keyOf(choice) || this.signal.aborted) return;
     this.models = readers.map(({ model }) => model);
     this.facts = facts;
+    this.log = b;
     const [before, after] = consequence.busy_ms;
     this.gains.set(this.chosen, after - before);
     this.said.replaceChildren(...this.words(consequence.words, this.models[0]));
@@ -311,11 +315,30 @@ export class SeatPage extends Shell implements GhostHost {
 
   // What the picture asks of its page
 
-  /** Goes back to the board, at a step. */
-  show(_side: string, { step, selected }: { step?: number; selected?: number | null } = {}) {
+  /** Opens a step: on the board that the reader came from or, of the choice, on a board of its own. */
+  show(run: "a" | "b", place: { step?: number; selected?: number | null } = {}) {
+    const { step, selected } = place;
+    if (run === "b" && this.log) return this.#openChoice(this.log, place);
     this.close();
     if (step !== undefined) this.board.goTo(step);
     if (selected !== undefined) this.board.select(selected);
+  }
+
+  #openChoice(log: Uint8Array, place: { step?: number; selected?: number | null }) {
+    const back = () => {
+      this.endInside();
+      host.remove();
+      this.root.hidden = false;
+      this.layout();
+      this.root.focus({ preventScroll: true });
+    };
+    const host = h("div", h("button", { click: back }, "Back to the scheduler’s seat"));
+    const signal = this.endInside();
+    this.signal.addEventListener("abort", () => host.remove());
+    this.root.hidden = true;
+    this.root.after(host);
+    const about = { title: "The run with your choice", caption: "" };
+    return load(new Board(host, { signal, theme: this.fixedTheme, about }), log, place);
   }
 
   toggleTable() {}
