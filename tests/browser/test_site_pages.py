@@ -116,3 +116,13 @@ def test_pages_are_accessible_and_fit_a_phone(site, new_page):
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{name} is {wide} px too wide"
         expect_no_violation(page)
+
+
+def test_a_step_is_decided_otherwise_by_python_in_the_page(site, new_page):
+    page = new_page()
+    page.goto(f"{site}/gallery/preemption.html#step=20")
+    _board(page).root.press("u")
+    seat = page.locator(".seat")
+    expect(seat).to_have_attribute("data-kind", "victim", timeout=60_000)
+    page.keyboard.press("1")
+    expect(seat).to_have_attribute("data-busy", "341.25 366.25", timeout=60_000)
