@@ -50,10 +50,11 @@ def savings(log: EventLog) -> list[Saving]:
     """Return what each idea saved that was on in a run and changed its time.
 
     A log that cannot be replayed, because its beginning or a part of its engine is unknown, has none;
-    nor has one of more than MOST_EVENTS events.
+    nor has one without times, or of more than MOST_EVENTS events.
     """
-    used = _used(log) if len(log) <= MOST_EVENTS else []
-    return [saving for idea in used if (saving := _saving(log, idea)) is not None]
+    if len(log) > MOST_EVENTS or not all(event.t for event in log.of(v.StepFinished)):
+        return []
+    return [saving for idea in _used(log) if (saving := _saving(log, idea)) is not None]
 
 
 def _used(log: EventLog) -> list[str]:
