@@ -11,14 +11,16 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from engine.core.log import vocabulary as v
 from tests.browser.axe import expect_no_violation
 from tests.browser.conftest import REPOSITORY
 from tests.browser.exported import the_log
 from tests.browser.test_open_log import drop
 from tests.visualizer.storytellers import crowd
 from tests.visualizer.test_indexed import long_log
-from visualizer.indexed.beside import make_index
+from visualizer import read
+from visualizer.indexed.beside import index_of
+from visualizer.live.local_server import LocalServer
+from visualizer.live.pages import indexed_routes
 
 VLLM = REPOSITORY / "tests/fixtures/vllm/vllm_shared_prefix.jsonl.gz"
 Opening = Callable[..., str]
@@ -85,28 +87,40 @@ def test_the_board_follows_a_file_that_grows_is_rotated_and_ends_damaged(
     expect(root.locator(".live")).to_contain_text("line 201")
 
 
-def test_a_long_log_is_read_in_ranges_of_its_index_and_damage_is_named(opened, new_page, tmp_path):
+def test_a_long_log_is_shown_while_it_is_indexed_then_in_ranges_and_damage_is_named(
+    new_page, tmp_path
+):
     path, page, answers = tmp_path / "run.jsonl", new_page(), []
     log = long_log()
     log.save(path)
-    with path.open("rb") as file:
-        index = make_index(path, file)
-    page.on("response", lambda answer: answers.append((answer.url, answer.status)))
-    page.goto(address := opened(path))
+    page.on("response", lambda answer: answers.append((answer.url.split("/")[-1], answer.status)))
     root = page.locator(".underglass")
-    expect(root).to_have_attribute("data-loaded", "1")
-    steps = log[-1].step if isinstance(log[-1], v.StepFinished) else log.state().step
-    expect(root).to_have_attribute("data-steps", str(steps))
-    asked = [status for url, status in answers if url.endswith("/index")]
-    assert asked
-    assert set(asked) == {206}
+    server = LocalServer(indexed_routes(path, None))
+    server.start()
+
+    def opened(name: str) -> set[tuple[str, int]]:
+        answers.clear()
+        page.goto(server.address + name)
+        expect(root).to_have_attribute("data-loaded", "1")
+        return {one for one in answers if one[0] in {"index", "growing"}}
+
+    assert opened("") == {("growing", 200)}
+    expect(root).to_have_attribute("data-steps", str(log.state().step))
+    expect(root).to_contain_text(read(log).regimes.sentence)
+    step = root.get_attribute("data-step") or ""
+    assert opened("?again") == {("index", 206)}
+    expect(root).to_have_attribute("data-step", step)
+    expect(root).to_have_attribute("data-steps", str(log.state().step))
+    expect(root).to_contain_text(read(log).regimes.sentence)
+    index = index_of(path)
+    assert index is not None
     data = bytearray(index.path.read_bytes())
     data[index.directory.chunks[9].offset] ^= 1
     index.path.write_bytes(data)
-    page.goto(address + "?again")
-    note = root.locator("[role=alert]")
-    expect(note).to_contain_text(re.compile("checksum of events 9216 to 10239"))
-    assert 1 < int(root.get_attribute("data-steps") or 0) < steps
+    assert opened("?damaged") == {("index", 206)}
+    expect(root.locator("[role=alert]")).to_contain_text("checksum of events 9216 to 10239")
+    assert 1 < int(root.get_attribute("data-steps") or 0) < log.state().step
+    server.close()
 
 
 def test_a_dropped_file_of_another_engine_is_translated(opened, new_page, tmp_path):

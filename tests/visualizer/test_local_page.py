@@ -18,13 +18,14 @@ import pytest
 
 from engine.core.log import EventLog
 from engine.core.log.vocabulary import AnyEvent, Event
-from tests.engine.workloads import windowed
+from tests.engine.workloads import random_log, windowed
+from tests.facts import assert_names
 from tests.visualizer.test_html import packed_log
 from visualizer import read, to_html
 from visualizer.live import pages
 from visualizer.live.live_log import LiveLog, open_live
 from visualizer.live.local_server import LocalServer
-from visualizer.live.pages import board_routes, live_routes, routes_of_several
+from visualizer.live.pages import board_routes, indexed_routes, live_routes, routes_of_several
 from visualizer.live.ranges import MOST
 from visualizer.sources.limits import MAX_DROPPED
 from visualizer.sources.reader import LogEvent
@@ -302,3 +303,16 @@ def test_ranges_of_an_index_are_answered_and_others_refused(served, tmp_path):
         assert client.ask("index", Range=header) == (206, data[begin:end])
     for header in ("", "bytes=-", "bytes=9-8", f"bytes={len(data)}-", "bytes=0-1,3-4", "lines=0-1"):
         assert client.ask("index", Range=header) == (416, b"")
+
+
+def test_the_index_of_a_damaged_log_is_sent_up_to_the_damage(served, tmp_path):
+    log = random_log(1)
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(log.to_bytes() + b"damaged\n")
+    client = served(indexed_routes(path, None))
+    status, stream = client.ask("growing")
+    assert status == 200
+    end = stream[stream.rindex(b'{"error"') :]
+    assert_names(json.loads(end)["error"], f"line {len(log) + 1}")
+    assert list(tmp_path.iterdir()) == [path]
+    assert client.ask("index", Range="bytes=0-9")[0] == 422

@@ -1,7 +1,7 @@
 """`underglass open`: show a log in the browser, or export it. Needs none of the server's packages."""
 
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,14 +21,13 @@ from underglass.commands.options import (
     refuse,
     tell,
 )
-from underglass.commands.read_log import named_scenario, read_named
+from underglass.commands.read_log import is_long, named_scenario, read_named
 from underglass.commands.serve_page import serve, serve_live
 from visualizer import read
 
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
     from engine.core.log import EventLog
-    from visualizer.live.local_server import Route
     from visualizer.logs import Select
 
 
@@ -88,6 +87,12 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     # The page shows as much of a damaged log as it can read, but an export of it would be wrong.
     whole = bool(perfetto or csv or summarize or step or len(files) > 1)
     kept = 1_000_000 * (50 if last is None else last) or None
+    is_plain = last is None and step is None and select == "auto" and text
+    if is_plain and not any(exports.values()) and len(files) == 1 and is_long(files[0]):
+        from visualizer.live.pages import indexed_routes
+
+        serve(indexed_routes(Path(files[0]), theme), port, browser)
+        return
     logs = [read_named(name, kept, text=text, whole=whole, indexed=last is None) for name in files]
     try:
         if len(logs) > 1:

@@ -1,5 +1,6 @@
 """Read the log that a command names: a file, standard input or a scenario."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -75,6 +76,29 @@ def index_named(name: str, least: int) -> "IndexFile | None":
         with suppress(LogError, OSError), shown(path, "indexing") as file:
             index = make_index(path, file)
     return index
+
+
+def is_long(name: str) -> bool:
+    """Return whether a name is that of a large log of one engine, beside which an index can be written.
+
+    It returns False for a file that cannot be read, so that `read_named` says why.
+    """
+    from engine.core.log import LogError
+    from visualizer.sources import READERS
+    from visualizer.sources.feed import Feed
+    from visualizer.sources.limits import CHUNK
+    from visualizer.sources.own_logs import CLUSTER_LOG
+
+    path = Path(name)
+    if name == "-" or not path.is_file() or path.stat().st_size < LARGE:
+        return False
+    feed = Feed(READERS)
+    try:
+        with path.open("rb") as file:
+            feed.push(file.read(CHUNK))
+    except (LogError, OSError):
+        return False
+    return feed.reader not in (None, CLUSTER_LOG) and os.access(path.parent, os.W_OK)
 
 
 @contextmanager

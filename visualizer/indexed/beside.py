@@ -5,6 +5,7 @@ or changed has other ones. A change in the middle that leaves both ends as they 
 """
 
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -50,12 +51,26 @@ def make_index(path: Path, file: BinaryIO) -> IndexFile:
     Raises LogError for a log that is damaged or contradicts itself, and OSError if a file cannot be
     read or written.
     """
-    feed, place = Feed(READERS), index_beside(path)
-    with index_writer(place, identity(path)) as writer, without_gc():
+    for _ in index_pieces(path, file):
+        pass
+    return IndexFile(index_beside(path))
+
+
+def index_pieces(
+    path: Path, file: BinaryIO, told: Callable[[bytes, int], None] | None = None
+) -> Iterator[None]:
+    """Do what `make_index` does, a piece of the log at a time. `told` gets the chunks (`IndexWriter`).
+
+    An index that is left unfinished is removed.
+    """
+    feed = Feed(READERS)
+    with index_writer(index_beside(path), identity(path), told) as writer, without_gc():
         while data := file.read(CHUNK):
             writer.add(feed.push(data))
+            yield
         writer.add(feed.end())
-    return IndexFile(place)
+        writer.end()
+        yield
 
 
 def identity(path: Path) -> str:

@@ -14,6 +14,7 @@ Differs from Parquet, which is made for the same: a keyframe lets a reader begin
 """
 
 import io
+import secrets
 import struct
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -38,7 +39,6 @@ MAGIC = b"UGINDEX\x01"
 EVENTS = 1024  # in a chunk: a browser keeps a copy of the state about as often
 KEYFRAME_EVERY = 16  # chunks
 FOOTER = struct.Struct("<QII8s")
-_SUFFIX = ".part"
 
 
 class Part(msgspec.Struct, array_like=True):
@@ -98,11 +98,14 @@ def checksum_of_types() -> int:
 class IndexWriter:
     """Writes an index to a file, event by event. `of` identifies the log (see `Directory`).
 
+    `told` is called with each chunk that has been written, and with its length when it is unpacked.
     Raises LogError for an event that does not fit what came before.
     """
 
-    def __init__(self, file: BinaryIO, of: str = "") -> None:
-        self._file, self._of = file, of
+    def __init__(
+        self, file: BinaryIO, of: str = "", told: Callable[[bytes, int], None] | None = None
+    ) -> None:
+        self._file, self._of, self._told = file, of, told
         file.write(MAGIC)
         self._events: list[Any] = []
         self._state = State()
@@ -146,8 +149,10 @@ class IndexWriter:
                 apply(self._state, event)
                 if isinstance(event, StepStarted):
                     self._step = event.step
-        data = pack_events(events, vocabulary_of(cluster=is_cluster))
-        chunks.append(Chunk(*self._write(data), len(events), self._step))
+        packed = pack_events(events, vocabulary_of(cluster=is_cluster))
+        chunks.append(Chunk(*self._write(packed), len(events), self._step))
+        if self._told is not None:
+            self._told(*packed)
 
     def _write(self, packed: tuple[bytes, int]) -> tuple[int, int, int, int]:
         data, plain = packed
@@ -166,17 +171,17 @@ def write_directory(file: BinaryIO, directory: Directory) -> None:
 
 
 @contextmanager
-def index_writer(path: Path, of: str = "") -> Iterator[IndexWriter]:
+def index_writer(
+    path: Path, of: str = "", told: Callable[[bytes, int], None] | None = None
+) -> Iterator[IndexWriter]:
     """Write an index that replaces the file at the end, all at once. An error leaves the old file.
 
     Raises OSError if the file cannot be written.
     """
-    part = path.with_name(path.name + _SUFFIX)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("wb") as file:
-            writer = IndexWriter(file, of)
-            yield writer
-            writer.end()
+            yield IndexWriter(file, of, told)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

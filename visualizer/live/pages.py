@@ -3,6 +3,7 @@
 import html
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from string import Template
@@ -10,11 +11,14 @@ from string import Template
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog, LogError
 from visualizer.front_end import MODULES, with_board
-from visualizer.indexed.indexed_log import IndexedLog
+from visualizer.html import write_page
+from visualizer.indexed.beside import index_of
+from visualizer.indexed.indexed_log import IndexedLog, log_of
+from visualizer.live.growing import growing_index
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
 from visualizer.live.ranges import ranges_of
-from visualizer.packed import pack
+from visualizer.packed import PackedLog, pack, packed_log
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED
 
@@ -32,7 +36,7 @@ _LIST = Template(
 </html>
 """
 )
-TRANSLATE, INDEX, DECIDE = "translate", "index", "decide"
+TRANSLATE, INDEX, GROWING, DECIDE = "translate", "index", "growing", "decide"
 _MOST_ASKED = 10_000  # bytes of a question
 
 
@@ -59,6 +63,42 @@ def board_routes(
                 with_board("seat.js").encode(), "text/javascript; charset=utf-8"
             )
     return routes | {"GET ": Answer(page(**options).encode())}
+
+
+def indexed_routes(path: Path, theme: str | None) -> dict[str, Route]:
+    """Return the routes of a page that reads a log of one engine from its index, in ranges.
+
+    If there is none yet, the page gets its chunks while it is written, and cannot decide yet.
+    """
+    served: list[dict[str, Route]] = []  # the routes once there is an index
+
+    def indexed() -> dict[str, Route]:
+        if not served and (index := index_of(path)) is not None:
+            log = log_of(index)
+            packed = packed_log(log)._replace(log=b"")
+            page = partial(write_page, packed, None, theme=theme, title=path.name)
+            served.append(board_routes(page, [log]))
+        return served[0] if served else {}
+
+    def unindexed(name: str, request: Request) -> Answer:
+        route = indexed().get(name)
+        if route is None and name == "GET ":
+            packed = PackedLog(b"", {}, is_cluster=False)
+            more = {"translate": TRANSLATE, "stream": GROWING}
+            return Answer(write_page(packed, None, theme=theme, title=path.name, **more).encode())
+        if route is None:
+            return _refuse("the log is not indexed yet: wait until all of it is read")
+        return route if isinstance(route, Answer) else route(request)
+
+    def growing(_request: Request) -> Answer:
+        return Answer(growing_index(path), "application/octet-stream")
+
+    names = ("GET ", f"GET {INDEX}", f"POST {DECIDE}", "GET seat.js")
+    return {
+        **{name: partial(unindexed, name) for name in names},
+        f"POST {TRANSLATE}": _translate,
+        f"GET {GROWING}": growing,
+    }
 
 
 def _deciding(log: EventLog) -> Route:

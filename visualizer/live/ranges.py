@@ -4,16 +4,17 @@ An answer has at most `MOST` bytes, which bounds the server's memory: a page tha
 """
 
 import re
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 
-from visualizer.live.local_server import Answer, Request, Route
+from visualizer.live.local_server import Answer, Request
 
 MOST = 4 << 20  # bytes
 _RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
 
 
-def ranges_of(path: Path) -> Route:
+def ranges_of(path: Path) -> Callable[[Request], Answer]:
     """Return the route of a file. It answers only requests for one range."""
 
     def answer(request: Request) -> Answer:

@@ -15,6 +15,7 @@ export interface Ranges {
 
 const MAGIC = "UGINDEX\u0001";
 const FOOTER = 24; // bytes
+const FRAME = 12; // bytes before each chunk of a stream
 const END = 1 << 16; // bytes read at first; most directories are shorter
 /** The most bytes that are read together. */
 const PIECE = 1 << 20;
@@ -88,6 +89,10 @@ export class IndexReader {
     return this.#directory.chunks.length;
   }
 
+  get lastStep() {
+    return this.#directory.chunks.at(-1)?.[5] ?? 0;
+  }
+
   /** The chunk in which a step ends, or the last one. */
   chunkOf(step: number) {
     const { chunks } = this.#directory;
@@ -136,6 +141,65 @@ export class IndexReader {
     const before = first + this.eventsBefore(number);
     return `events ${before} to ${before + chunks[number][4] - 1}`;
   }
+}
+
+/** The chunks of an index that the server is still writing: `visualizer/live/growing.py` describes the stream. */
+export class ChunkStream {
+  #url: string;
+  /** The options of the page, which the server knows at the end. */
+  options: Record<string, any> = {};
+
+  constructor(url: string) {
+    this.#url = url;
+  }
+
+  /** Throws a `LogError` where the log is damaged. */
+  async *chunks(): AsyncGenerator<{ bytes: Uint8Array; share: number }> {
+    const { body } = await fetch(this.#url);
+    const reader = (body as ReadableStream<Uint8Array>).getReader();
+    let held: Uint8Array = new Uint8Array(0);
+    const take = async (length: number) => {
+      const pieces = [held];
+      for (let size = held.length; size < length; ) {
+        const { value, done } = await reader.read();
+        if (done) throw new LogError("the server has ended");
+        pieces.push(value);
+        size += value.length;
+      }
+      const bytes = joined(pieces);
+      held = bytes.subarray(length);
+      return bytes.subarray(0, length);
+    };
+    try {
+      for (;;) {
+        const frame = await take(FRAME);
+        const view = new DataView(frame.buffer, frame.byteOffset, FRAME);
+        const length = view.getUint32(0, true);
+        if (length) {
+          yield { bytes: await inflated(await take(length)), share: view.getFloat32(8, true) };
+          continue;
+        }
+        const text = new TextDecoder().decode(await take(view.getUint32(4, true)));
+        const { error, options = {} } = JSON.parse(text);
+        this.options = options;
+        if (error) throw new LogError(error);
+        return;
+      }
+    } finally {
+      reader.cancel().catch(() => {});
+    }
+  }
+}
+
+function joined(pieces: Uint8Array[]) {
+  if (pieces.length === 1) return pieces[0];
+  const bytes = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const piece of pieces) {
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return bytes;
 }
 
 /** Parts of the file, unpacked, one after the other. */

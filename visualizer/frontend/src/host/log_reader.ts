@@ -5,13 +5,16 @@
 
 import type { Opening } from "../board/view.ts";
 import { LogError, Model, SEARCHED } from "../model/index.ts";
-import { IndexReader, isIndex, type Ranges, rangesOf } from "./index_reader.ts";
+import { ChunkStream, IndexReader, isIndex, type Ranges, rangesOf } from "./index_reader.ts";
 import { piecesOf } from "./log_bytes.ts";
 
 const SLICE = 8; // ms of work before the page gets its turn
 const SHORT = 20_000; // events to read before drawing; most logs are shorter
 /** Chunks of an indexed log that are read after the opening step, before it is drawn. */
 const AFTER = 4;
+
+/** a log's bytes, or where to ask for those of its index */
+export type LogSource = ArrayBufferView | Ranges | ChunkStream;
 
 /** what reads lines of a log */
 interface Reads {
@@ -25,17 +28,15 @@ export class LogReader<Read extends Reads = Model> {
   done = false;
   /** Whether the model has only the steps around the opening step; the whole log's takes its place once it is read. */
   isAround = false;
+  /** The last step of the log, if that is known before it is read, else 0. */
+  lastStep = 0;
   #opening: Opening = {};
   /** The error in the log; the events before it are in the model. */
   error: (Error & Partial<LogError>) | null = null;
   #listeners: Set<() => void> = new Set();
 
   /** Starts to read; stops when `isWanted()` returns false. */
-  constructor(
-    log: ArrayBufferView | Ranges,
-    isWanted: () => boolean = () => true,
-    model: Reads = new Model(),
-  ) {
+  constructor(log: LogSource, isWanted: () => boolean = () => true, model: Reads = new Model()) {
     this.model = model as Read;
     this.#run(log, isWanted);
   }
@@ -65,12 +66,10 @@ export class LogReader<Read extends Reads = Model> {
     return new Promise((resolve) => this.#listeners.add(resolve));
   }
 
-  async #run(log: ArrayBufferView | Ranges, isWanted: () => boolean) {
+  async #run(log: LogSource, isWanted: () => boolean) {
     let until = performance.now() + SLICE;
     try {
-      for await (const share of ArrayBuffer.isView(log) && !isIndex(log)
-        ? this.#lines(log)
-        : this.#chunks(ArrayBuffer.isView(log) ? rangesOf(log) : log)) {
+      for await (const share of this.#read(log)) {
         this.share = Math.min(share, 0.99); // consumed bytes are not parsed yet
         if (performance.now() < until) continue;
         this.#notify();
@@ -86,6 +85,20 @@ export class LogReader<Read extends Reads = Model> {
     this.#notify();
   }
 
+  #read(log: LogSource) {
+    if (log instanceof ChunkStream) return this.#stream(log);
+    if (!ArrayBuffer.isView(log)) return this.#chunks(log);
+    return isIndex(log) ? this.#chunks(rangesOf(log)) : this.#lines(log);
+  }
+
+  /** Reads an index that is being written. */
+  async *#stream(stream: ChunkStream) {
+    for await (const { bytes, share } of stream.chunks()) {
+      (this.model as unknown as Model).readChunk(bytes);
+      yield share;
+    }
+  }
+
   /** Reads JSON Lines. Yields which part of them has been read. */
   async *#lines(log: ArrayBufferView) {
     for await (const { bytes, share } of piecesOf(log)) {
@@ -98,6 +111,7 @@ export class LogReader<Read extends Reads = Model> {
   /** Reads an indexed log: first the chunks around the opening step, if that is far from the beginning, then all. */
   async *#chunks(ranges: Ranges) {
     const index = await IndexReader.open(ranges);
+    this.lastStep = index.lastStep;
     const whole = this.model as unknown as Model;
     const around = await modelAround(index, this.#opening.step);
     if (around) {

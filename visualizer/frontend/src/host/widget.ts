@@ -18,11 +18,12 @@ import {
 } from "../compare/compare.ts";
 import { h } from "../drawing/html.ts";
 import { openingRequest, openingStep, SEARCHED } from "../model/index.ts";
+import type { RunInWords } from "../panels/run_panel.ts";
 import { predictionInNotebook } from "../predict/predict.ts";
 import { forgetAddress, keepInAddress, readAddress, writeAddress } from "./address.ts";
-import { isIndex, type Ranges, rangesAt } from "./index_reader.ts";
+import { ChunkStream, isIndex, rangesAt } from "./index_reader.ts";
 import { bytesOf } from "./log_bytes.ts";
-import { LogReader } from "./log_reader.ts";
+import { LogReader, type LogSource } from "./log_reader.ts";
 import { inNotebook, type Widget } from "./notebook.ts";
 import { acceptLogs } from "./open_log.ts";
 
@@ -30,6 +31,7 @@ import { acceptLogs } from "./open_log.ts";
 interface MountOptions {
   log?: ArrayBufferView; // the bytes
   from?: string; // where a server answers for ranges of an indexed log, in place of its bytes
+  stream?: string; // where it sends the index that it is writing
   address?: boolean; // whether the page's address follows this board; by default, the first board's does
   signal?: AbortSignal;
   compare?: { b: string | ArrayBufferView; facts: Facts }; // another log, and the kernel's comparison
@@ -46,6 +48,7 @@ export async function mount(
   {
     log = new Uint8Array(),
     from,
+    stream,
     address = !ownsAddress,
     onChange,
     signal = new AbortController().signal,
@@ -100,12 +103,19 @@ export async function mount(
   }
   const follow = address ? keepInAddress(board, ends.signal) : null;
   if (refusal) showError(board, new Error(refusal));
-  else
-    await load(board, from ? await rangesAt(from) : log, {
-      ...options,
-      ...(address && readAddress(location.hash)),
-    });
+  else {
+    const source = stream ? new ChunkStream(stream) : from ? await rangesAt(from) : log;
+    await load(board, source, { ...options, ...(address && readAddress(location.hash)) });
+    if (source instanceof ChunkStream) showKnown(board, source.options);
+  }
   return board;
+}
+
+/** Shows what the server knows of a log once it has read it, and the step at which the board opens next time. */
+function showKnown(board: Board, { run, step, selected }: Opening & { run?: RunInWords }) {
+  if (!run || board.signal.aborted) return;
+  board.showRun(run);
+  if (step !== undefined && !board.store.touched) board.store.set({ step, selected });
 }
 
 /** Sends a file to be translated. */
@@ -123,7 +133,7 @@ async function send(url: string, body: Uint8Array) {
  * Reads the log, once for all boards of a view, and opens it, or shows an error. Resolves when the whole log is
  * read; a long log is shown before that.
  */
-export async function load(board: Board, log: ArrayBufferView | Ranges, opening: Opening) {
+export async function load(board: Board, log: LogSource, opening: Opening) {
   const { view, root } = board;
   const reader: LogReader = (view.reading ??= new LogReader(log, () => view.reading === reader));
   const isCurrent = () => view.reading === reader && !board.signal.aborted;
@@ -136,6 +146,7 @@ export async function load(board: Board, log: ArrayBufferView | Ranges, opening:
   };
   await reader.until(opening, () => (bar.value = count()));
   if (!isCurrent()) return;
+  if (reader.lastStep) view.lastOfLog = reader.lastStep;
   const { model } = reader; // of an indexed log perhaps that of some steps
   if (model.stepCount === 0 || model.settings.num_blocks === undefined) {
     if (reader.error) showError(board, reader.error);
