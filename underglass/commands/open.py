@@ -109,14 +109,18 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     except OSError as error:
         fail(f"cannot write {error.filename}: {error.strerror}")
     if not any(exports.values()):
-        from visualizer.live.pages import board_routes, routes_of_several
+        serve(_routes(pages, logs), port, browser)
 
-        if len(pages) > 1:
-            routes = routes_of_several({names: page() for names, page in pages.items()})
-        else:
-            [page] = pages.values()
-            routes = board_routes(page, logs)
-        serve(routes, port, browser)
+
+def _routes(
+    pages: "dict[str, Callable[..., str]]", logs: "list[EventLog | ClusterLog]"
+) -> "dict[str, Route]":
+    from visualizer.live.pages import board_routes, routes_of_several
+
+    if len(pages) > 1:
+        return routes_of_several({names: page() for names, page in pages.items()})
+    [page] = pages.values()
+    return board_routes(page, logs)
 
 
 def _board(
