@@ -23,7 +23,7 @@ export const KEYS: [key: string, what: string][] = [
   ["/", "ask or search: slowest, p99, no free blocks; a request, its text, block 7, step 42"],
   ["N", "next result of the search; with Shift, the previous"],
   ["1 to 6, 0", "show one panel: timeline, blocks, tree, decisions, tokens, experts; 0 shows all"],
-  ["U", "take the scheduler’s seat: decide this step otherwise"],
+  ["U", "decide this step otherwise"],
   ["E", "open the run in the Perfetto UI"],
   ["T", "show the pictures as tables"],
   ["L", "show a link to this view"],

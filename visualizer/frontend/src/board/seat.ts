@@ -98,18 +98,14 @@ export const seatBehind = (
 /** The page behind an address. */
 export const pageAt = (url: string) => import(url) as ReturnType<Seat["load"]>;
 
-const NO_PYTHON =
-  "Python has to run this log again, and this page has none. Open the log with: underglass open FILE";
+const NO_PYTHON = "This page has no Python to run the log again: underglass open FILE";
 
 /** Sits the reader down at the step of the cursor, or says why that is not possible. */
 export async function takeSeat(board: Board) {
   const { seat, root } = board;
-  let why = seat ? "" : NO_PYTHON;
-  try {
-    if (seat) (await seat.load()).openSeat(board, seat.python);
-  } catch (error) {
-    why = (error as Error).message;
-  }
   root.querySelector(".no-seat")?.remove();
+  const why = seat
+    ? await seat.load().then(({ openSeat }) => void openSeat(board, seat.python), String)
+    : NO_PYTHON;
   if (why) root.append(h("p.note.no-seat", { role: "status" }, why));
 }
