@@ -45,7 +45,8 @@ class Settings(msgspec.Struct, frozen=True, tag="settings"):
     seats   the largest batch
     budget  tokens in a step
     blocks  KV blocks to take away (negative) or to add. Blocks are numbered when a run begins, so that
-            added ones are there from its first step on
+            added ones are there from its first step on; without a prefix cache, which keeps those
+            that are taken away, so is the loss
     """
 
     seats: int | None = None

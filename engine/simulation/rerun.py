@@ -133,7 +133,7 @@ class Rerun:
         """
         at = self.check(step)
         changes: dict[str, Any] = {}
-        if isinstance(choice, Settings) and choice.blocks > 0:
+        if isinstance(choice, Settings) and (choice.blocks > 0 or not self._can_hold):
             more = choice.blocks * self.config.block_size
             changes = {"max_kv_tokens": self.config.max_kv_tokens + more}
         try:
@@ -141,9 +141,7 @@ class Rerun:
             scheduler = ChoosingScheduler(engine.scheduler, at, choice)
             engine.loop.scheduler = engine.scheduler = scheduler
             engine.most_steps = 3 * len(self.steps) + _SPARE_STEPS
-            if isinstance(choice, Settings) and choice.blocks < 0:
-                if self.config.prefix_cache == "off":
-                    raise ChoiceError("blocks can only be taken away while the prefix cache is on")
+            if isinstance(choice, Settings) and choice.blocks < 0 and self._can_hold:
                 engine.takes = at, -choice.blocks
             log = self._played(engine, self._timed_inputs())
         except (ConfigError, RequestError) as error:
@@ -151,6 +149,11 @@ class Rerun:
         if not scheduler.is_taken:
             raise ChoiceError(f"step {step} has no such decision")
         return log if not isinstance(choice, Settings) else _with_settings(log, choice)
+
+    @property
+    def _can_hold(self) -> bool:
+        """Whether blocks can be taken away in the middle of a run: a held prefix keeps them."""
+        return self.config.prefix_cache != "off"
 
     def changed(self, **settings: Any) -> EventLog:
         """Return the log of the whole run with other settings; requests arrive at the same times.

@@ -7,7 +7,7 @@ Each `checks/lesson_NN.py` has `ANSWERS`, by the name under which the lesson ask
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -18,6 +18,9 @@ class Answer:
     `reasons` says of each wrong option why it is tempting and what it misses, the most tempting one
     first. `then` follows for everyone. `source` names where the truth comes from. If the options are
     words, `fits` says whether a value of the run is what the true option says.
+
+    If the reader decides instead of predicting, `said` has the consequence of each option, and `truth`
+    is what the scheduler decided: see `decided.py`.
     """
 
     truth: Any
@@ -25,6 +28,7 @@ class Answer:
     then: str = ""
     source: str = "The log"
     fits: Callable[[Any], bool] | None = None
+    said: Mapping[Any, str] = field(default_factory=dict)
 
     def is_shown_by(self, value: Any) -> bool:
         """Return whether a run's value confirms the truth."""
@@ -32,7 +36,11 @@ class Answer:
 
     def reply_to(self, guess: Any) -> list[str]:
         """Return what the reveal says about a guess, or about None: one paragraph each."""
-        if guess == self.truth:
+        if self.said:
+            chosen = [guess] if guess in self.said else list(self.said)
+            lines = [f"{option}: {self.said[option]}" for option in chosen]
+            lines.append(f"What happened: {self.truth}.")
+        elif guess == self.truth:
             lines = [f"Your guess: {guess}. {self.source} says the same."]
         elif guess is not None:
             lines = [f"Your guess: {guess}. {self.source} says: {self.truth}.", self.reasons[guess]]

@@ -8,11 +8,13 @@ from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Promises
+from checks.decided import decided
 from checks.guard import call
 from checks.judging import counted, listed
 from engine.core.request import Request
 from engine.core.scheduling.policies import Fcfs
 from engine.core.scheduling.policy import AdmissionLimits, Policy
+from engine.simulation.choice import Settings
 
 _SHARED = "All requests in a step share its 10 ms. Only the time for each token adds up."
 ANSWERS = {
@@ -32,14 +34,15 @@ ANSWERS = {
             72: "The longest answers are as long as before. But they no longer hold up the others.",
         },
     ),
-    "price": Answer(
-        "about 15% longer",
+    "price": decided(
+        "continuous_batching",
+        1,
         {
-            "8 times as long": _SHARED,
-            "twice as long": _SHARED,
-            "shorter": "The wait for the first token is. But a step with more tokens in it is longer.",
+            "1 seat": Settings(seats=1),
+            "2 seats": Settings(seats=2),
+            "4 seats": Settings(seats=4),
+            "8 seats": Settings(seats=8),
         },
-        fits=lambda ratio: 1.1 < ratio < 1.2,
     ),
 }
 HINTS = (

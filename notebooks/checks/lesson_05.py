@@ -6,18 +6,39 @@ from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Broken, Promises
+from checks.decided import decided
 from checks.guard import watched
 from checks.judging import counted, listed
 from checks.pool_stories import Act, Story, cases  # noqa: F401 (the judge takes them from here)
 from engine.core.cache.block_pool import BlockPool
+from engine.core.config import EngineConfig
+from engine.core.log import EventLog
+from engine.simulation.choice import Settings
+from engine.simulation.cost_runner import Cost
+from engine.simulation.simulate import simulate
+from engine.simulation.speakers import NAMES, Speaker, workload_of
+
+
+def _paged() -> EventLog:
+    """Return the lesson's run with blocks of 16 slots."""
+    prompts, answers = [20, 27, 33, 18, 25, 30, 22, 37], [8, 40, 12, 20, 16, 32, 10, 24]
+    people = workload_of(
+        Speaker(name, own=prompt, output=answer, max_tokens=128 - prompt)
+        for name, prompt, answer in zip(NAMES, prompts, answers, strict=False)
+    )
+    config = EngineConfig(token_budget=256, max_kv_tokens=512, prefix_cache=False, block_size=16)
+    return simulate(people, config, cost=Cost(10, 0.25))
+
 
 ANSWERS = {
-    "empty": Answer(
-        60,
+    "taken": decided(
+        _paged,
+        1,
         {
-            0: "Nothing is reserved now. But a block is allocated whole and filled slot by slot.",
-            120: "That is the worst case of each request: a new block with one token. Not all at once.",
-            390: "So many were empty in the slabs. Here only the last block of each is not full.",
+            "none": Settings(),
+            "8 blocks": Settings(blocks=-8),
+            "16 blocks": Settings(blocks=-16),
+            "20 blocks": Settings(blocks=-20),
         },
     ),
     "copies": Answer(

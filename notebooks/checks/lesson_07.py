@@ -8,19 +8,15 @@ from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Promises
+from checks.decided import decided
 from checks.guard import call
 from checks.judging import counted, whole
 from engine.core.cache.radix_tree import RadixNode, RadixTree
+from engine.simulation.choice import Evict
 
 ANSWERS = {
-    "first": Answer(
-        "the clock",
-        {
-            "the letter": "It is the oldest. But Ivo's request read it at step 10.",
-            "the garden": "It came last of the three, and nobody has asked about it again. But the "
-            "clock has been unused for even longer.",
-            "nothing: Dev waits": "No request reads any of them. What would Dev's wait for?",
-        },
+    "first": decided(
+        "eviction", 13, {"the letter": Evict(1), "the clock": Evict(2), "the garden": Evict(3)}
     ),
     "parts": Answer(
         "middle and end",

@@ -6,17 +6,16 @@ from itertools import product
 
 from checks.answer import Answer
 from checks.broken import Promises
+from checks.decided import decided
 from checks.guard import call
 from checks.judging import counted, whole
+from engine.simulation.choice import Budget
 
 ANSWERS = {
-    "allowed": Answer(
-        111,
-        {
-            61: "Half of the document in each of two steps. But what cuts it in two?",
-            26: "A good size for a chunk. But what sets the size of a chunk?",
-            11: "That is a step without Eva. Some step has to compute her prompt.",
-        },
+    "allowed": decided(
+        "chunk_budget",
+        8,
+        {"100 tokens": Budget(104), "200 tokens": Budget(204), "all 400 tokens": Budget(512)},
     ),
     "behind": Answer(
         7,

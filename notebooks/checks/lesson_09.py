@@ -8,6 +8,7 @@ from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Promises
+from checks.decided import decided
 from checks.guard import call, watched
 from checks.judging import counted, listed
 from engine import Cost, EngineConfig, simulate
@@ -15,17 +16,12 @@ from engine.core.part_errors import PolicyError
 from engine.core.request import Request
 from engine.core.scheduling.policies import Priority
 from engine.core.scheduling.policy import Policy
+from engine.simulation.choice import Victim
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 
 ANSWERS = {
-    "again": Answer(
-        "5 tokens",
-        {
-            "45 tokens": "It lost its blocks, so all seems lost. But a released block is not erased.",
-            "29 tokens": "The 16 tokens shared with Ada are surely there. So is more: see which blocks "
-            "are still intact.",
-        },
-        fits=lambda tokens: tokens == 5,
+    "victim": decided(
+        "preemption", 20, {"Ada's": Victim(1), "Bo's": Victim(2), "Cleo's": Victim(3)}
     ),
     "idle": Answer(
         "the idle blocks are its own beginning",

@@ -31,6 +31,7 @@ class Guess:
             raise ValueError(f"the options of {key!r} are not those that its answer explains")
         self.key, self.question, self.options = key, question, tuple(options)
         self._asked_to_choose = False
+        self._verb = "Decide" if right.said else "Predict"
 
     @property
     def answer(self) -> Any:
@@ -90,7 +91,7 @@ class Guess:
             note.value = self._noted()
 
         buttons.observe(remember, "index")
-        asked = ipywidgets.HTML(f"<b>Predict.</b> {html.escape(self.question)}")
+        asked = ipywidgets.HTML(f"<b>{self._verb}.</b> {html.escape(self.question)}")
         return ipywidgets.VBox([asked, buttons, note])
 
     def _noted(self) -> str:
@@ -98,7 +99,7 @@ class Guess:
 
     def __repr__(self) -> str:
         options = "   ".join(f"( ) {option}" for option in self.options)
-        return f"Predict. {textwrap.fill(self.question, 88)}\n{options}"
+        return f"{self._verb}. {textwrap.fill(self.question, 88)}\n{options}"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = self._form._repr_mimebundle_(**kwargs)

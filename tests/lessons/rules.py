@@ -211,6 +211,8 @@ def spoilers(cells: list[Any]) -> Iterator[tuple[int, str]]:
             yield index, "an output is stored between a question and its answer"
     for one in asked:
         answer = answer_to(one.key)
+        if answer.said:
+            continue  # nothing is right: the reader decides
         truth, options = answer.truth, {answer.truth, *answer.reasons}
         read = _names_read_by_the_reveal(cells, one)
         for index in range(one.answered):

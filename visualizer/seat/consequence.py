@@ -13,8 +13,10 @@ from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.choice import Budget, Choice, Evict, First, Later, Settings, Victim
 from engine.simulation.cost_runner import Cost, Work
+from visualizer import read
 from visualizer.comparing.accuracy import accuracy
 from visualizer.comparing.run_totals import US_PER_MS, computed_twice
+from visualizer.logs import settings_of
 from visualizer.reading.busy_time import busy_us
 from visualizer.reading.durations import duration
 from visualizer.reading.messages import Words, count
@@ -44,6 +46,7 @@ class Consequence(msgspec.Struct, frozen=True):
     busy_ms   the busy time of what happened and of the choice
     parts     parts of their difference; their ms add up to it
     again     tokens that were computed again in both runs
+    gap_ms    the longest gap between two tokens of one request in both runs
     moved     the request that it changed most, or None if every request ends as it did
     sooner    how many requests end sooner, and `later` how many end later
     words     all of it in one or two sentences
@@ -52,6 +55,7 @@ class Consequence(msgspec.Struct, frozen=True):
     busy_ms: tuple[float, float]
     parts: list[Part]
     again: tuple[int, int]
+    gap_ms: tuple[float, float]
     moved: Moved | None
     sooner: int
     later: int
@@ -77,14 +81,17 @@ def consequence(
         most = None
     sooner = sum(one.after_ms < one.before_ms for one in moves)
     later = sum(one.after_ms > one.before_ms for one in moves)
-    words = _words(_lead(choice, step), busy, parts, again, most, sooner, later)
+    gaps = _longest_gap(happened), _longest_gap(chosen)
+    sizes = [settings_of(log)["num_blocks"] for log in (happened, chosen)]
+    lead = _lead(choice, step, is_from_start=sizes[0] != sizes[1])
+    words = _words(lead, busy, parts, again, gaps, most, sooner, later)
     errors = accuracy(happened, chosen, step, ("", ""), {})
     if errors.share is None or (busy[0] != busy[1] and errors.is_noise("e2e", *busy)):
         words.append(" The difference is within the error of the predicted times.")
-    return Consequence(busy, parts, again, most, sooner, later, words)
+    return Consequence(busy, parts, again, gaps, most, sooner, later, words)
 
 
-def _lead(choice: Choice, step: int) -> Words:
+def _lead(choice: Choice, step: int, *, is_from_start: bool) -> Words:
     match choice:
         case Victim(request):
             return ["With ", request, " as the victim"]
@@ -101,7 +108,9 @@ def _lead(choice: Choice, step: int) -> Words:
             changes += [f"{count(budget, 'token')} in a step"] if budget is not None else []
             if blocks:
                 changes.append(f"{count(abs(blocks), 'block')} {'more' if blocks > 0 else 'fewer'}")
-            since = "from the first step on" if blocks > 0 else f"from step {step} on"
+            since = f"from step {step} on"
+            if blocks and is_from_start:
+                since = "from the first step on"
             return [f"With {' and '.join(changes) or 'the same settings'} {since}"]
 
 
@@ -110,6 +119,7 @@ def _words(  # noqa: PLR0917 (a field of the consequence each)
     busy: tuple[float, float],
     parts: list[Part],
     again: tuple[int, int],
+    gaps: tuple[float, float],
     moved: Moved | None,
     sooner: int,
     later: int,
@@ -126,6 +136,9 @@ def _words(  # noqa: PLR0917 (a field of the consequence each)
     if again[0] != again[1]:
         computed = f"{count(again[1], 'token')} {'is' if again[1] == 1 else 'are'}"
         words.append(f" {computed} computed again instead of {again[0]}.")
+    if duration(gaps[0]) != duration(gaps[1]):
+        longest = f" The longest gap between two tokens is {duration(gaps[1])}{_instead(*gaps)}."
+        words.append(longest)
     if moved is None:
         return [*words, " Every request ends when it did."]
     gap = moved.after_ms - moved.before_ms
@@ -162,6 +175,10 @@ def _parts(a: EventLog, b: EventLog, cost: Cost, difference_ms: float) -> list[P
         Part("computed tokens", more["tokens"], tokens),
         Part("rows, attention and overlap", 0, difference_ms - steps - tokens),
     ]
+
+
+def _longest_gap(log: EventLog) -> float:
+    return max((row.gap_ms for row in read(log).token_rows if row.gap_ms is not None), default=0.0)
 
 
 def _work(log: EventLog) -> dict[str, int]:
