@@ -6,7 +6,7 @@
  * words show the same step. Attributes on the root state what is shown, for tests and for embedding pages.
  */
 
-import { closest, focused, h } from "../drawing/html.ts";
+import { closest, focused, h, setAttribute, tell } from "../drawing/html.ts";
 import type { WordContext } from "../drawing/words_html.ts";
 import { pythonFor } from "../host/address.ts";
 import type { Frame } from "../model/frame.ts";
@@ -45,6 +45,8 @@ import { AXES, type Opening, View } from "./view.ts";
 
 export interface Panel {
   element: HTMLElement;
+  /** What it shows besides the step: it is drawn again only if one of these has changed. */
+  reads?: (keyof ViewState)[];
   alternative?: HTMLElement; // where its tables are
   setModel?: (model: Model) => void;
   layout?: () => void; // for a new width
@@ -154,6 +156,10 @@ export class Board extends Shell {
   shown!: Panel[];
   frame!: Frame;
   idleTimer?: number;
+  /** What each panel has drawn last. */
+  drawn: Map<Panel, unknown[]> = new Map();
+  /** The panels out of sight: they are drawn when the reader stops moving, or scrolls there. */
+  away: Set<Element> = new Set();
 
   /** Builds an empty board in `host`. */
   constructor(host: Element, options: BoardOptions) {
@@ -256,6 +262,9 @@ export class Board extends Shell {
         { signal, capture: true },
       );
     store.listen((names) => this.changed(names), signal);
+    const observer = new IntersectionObserver((changes) => this.scrolledTo(changes));
+    for (const panel of this.panels) if (panel !== this.time) observer.observe(panel.element);
+    signal.addEventListener("abort", () => observer.disconnect());
     signal.addEventListener("abort", () => clearTimeout(this.idleTimer));
   }
 
@@ -368,7 +377,7 @@ export class Board extends Shell {
     if (names.has("selected")) this.axis?.revealSelected();
     const moved = ["step", "selected", "block", "touched", "queue"].some((name) => names.has(name));
     const stopped = names.has("playing") && !this.store.playing;
-    if (moved || stopped) this.render();
+    if (moved || stopped) this.render(this.due().filter(({ element }) => !this.away.has(element)));
     else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name))) {
       this.axis?.draw();
       if (this.axis) this.queue.draw();
@@ -407,6 +416,7 @@ export class Board extends Shell {
     this.bar.hidden = !!this.axis;
     (this.axis?.element ?? this.bar).prepend(...this.controls.elements);
     for (const panel of this.shown) panel.layout?.();
+    if (this.showsSeats) this.seats.layout();
     this.axis?.revealSelected();
     if (this.time) this.queue.layout(parts.tree?.element, this.time.element);
     this.render();
@@ -431,15 +441,39 @@ export class Board extends Shell {
     return { model, frame, theme, selected: store.selected, block: store.block };
   }
 
-  render() {
+  /** The panels that show something else than what they would draw now. */
+  due() {
+    this.frame = this.model.frame(this.store.step);
+    return this.shown.filter((panel) => {
+      const before = this.drawn.get(panel);
+      return this.readBy(panel).some((value, i) => value !== before?.[i]);
+    });
+  }
+
+  readBy({ reads = [] }: Panel) {
+    return [this.frame, this.model.events.length, ...reads.map((name) => this.store[name])];
+  }
+
+  /** Draws the panels that have come into sight. */
+  scrolledTo(changes: IntersectionObserverEntry[]) {
+    for (const { target, isIntersecting } of changes)
+      if (isIntersecting) this.away.delete(target);
+      else this.away.add(target);
+    if (!this.frame || !this.laidOutFor) return;
+    const late = this.due().filter(({ element }) => !this.away.has(element));
+    if (late.length) this.render(late);
+  }
+
+  /** Draws and writes the step; of the panels only `panels`. */
+  render(panels = this.shown) {
     const { model, store } = this;
     this.frame = model.frame(store.step);
     this.focus.keep();
     // Canvases first: after the DOM has changed, setting a canvas's font makes the browser recalculate styles.
-    for (const panel of this.shown) panel.draw?.();
+    for (const panel of panels) panel.draw?.();
     if (this.showsSeats) this.seats.draw();
     if (this.axis) this.queue.draw();
-    this.write();
+    this.write(panels);
     this.focus.restore();
     this.label();
     this.showControls();
@@ -447,7 +481,7 @@ export class Board extends Shell {
   }
 
   /** Writes all text for the step that has just been drawn. */
-  write() {
+  write(panels: Panel[]) {
     this.tooltip.update(); // before the DOM changes, because it reads the layout
     const { frame, narrow, unit } = this;
     const width = this.laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
@@ -455,13 +489,14 @@ export class Board extends Shell {
     this.writeSummary();
     if (this.showsSeats) this.seats.write();
     fitSentence(this.sentence, this.context(), { narrow, unit, width });
-    this.sentence.dataset.step = `${frame.step}`;
-    for (const panel of this.shown) {
+    for (const panel of panels) {
       panel.write();
-      panel.element.dataset.step = `${frame.step}`;
+      tell(panel.element, { step: frame.step });
+      this.drawn.set(panel, this.readBy(panel));
     }
     if (this.showsTables) writeTables(this.shown);
     else emptyTables(this.shown);
+    tell(this.root, { settled: false });
     clearTimeout(this.idleTimer);
     this.idleTimer = setTimeout(() => this.writeRest(), IDLE);
   }
@@ -470,11 +505,12 @@ export class Board extends Shell {
   label() {
     const { model, store, frame, root } = this;
     const { here, count } = momentsAround(model, store.step);
-    root.setAttribute(
+    setAttribute(
+      root,
       "aria-label",
       `${this.panel ?? "Board"}: ${model.requests.length} requests, steps ${model.firstStep} to ${model.lastStep}`,
     );
-    Object.assign(root.dataset, {
+    tell(root, {
       step: store.step,
       steps: model.lastStep,
       requests: model.requests.length,
@@ -494,8 +530,12 @@ export class Board extends Shell {
     if (!this.panel) this.summary.write(this.store, this.theme, this.view.lastOfLog);
   }
 
-  /** Writes the rows that are not visible; they are left out while the user moves through the log. */
+  /** Writes what is not visible; it is left out while the user moves through the log. */
   writeRest() {
+    const late = this.due();
+    if (late.length) this.render(late);
+    clearTimeout(this.idleTimer);
+    tell(this.root, { settled: true });
     for (const panel of this.shown) panel.writeRest?.();
     if (!this.showsTables) writeTables(this.shown);
   }
@@ -508,11 +548,11 @@ export class Board extends Shell {
     const { step, playing, speed } = this.store;
     const { firstStep: first, lastStep: last } = this.model;
     this.controls.show({ step, first, last, playing, speed });
-    this.slider.show({ step, first, last });
+    if (!this.bar.hidden) this.slider.show({ step, first, last });
     const speaks = !this.panel || this.root.contains(focused(this.root));
-    this.sentence.setAttribute("aria-live", playing || this.isBusy || !speaks ? "off" : "polite");
-    this.root.dataset.playing = `${playing}`;
-    this.root.dataset.axis = this.time?.timeAxis.kind ?? this.store.axis;
-    this.root.dataset.range = this.store.range?.join("-") ?? "";
+    const isSilent = playing || this.isBusy || !speaks;
+    setAttribute(this.sentence, "aria-live", isSilent ? "off" : "polite");
+    const axis = this.time?.timeAxis.kind ?? this.store.axis;
+    tell(this.root, { playing, axis, range: this.store.range?.join("-") ?? "" });
   }
 }

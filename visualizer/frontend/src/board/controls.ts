@@ -37,20 +37,19 @@ export function buildControls(act: Actions) {
       playing,
       speed: perSecond,
     }: Place & { playing: boolean; speed: number }) {
-      back.disabled = step <= first;
-      forward.disabled = step >= last;
+      if (back.disabled !== step <= first) back.disabled = step <= first;
+      if (forward.disabled !== step >= last) forward.disabled = step >= last;
       if (play.dataset.playing !== String(playing)) {
         play.replaceChildren(icon(playing ? "pause" : "play"));
         play.title = playing ? "Pause (space)" : "Play (space)";
         play.setAttribute("aria-label", play.title);
         play.dataset.playing = String(playing);
       }
+      if (speed.dataset.perSecond === `${perSecond}`) return;
       speed.textContent = `${perSecond}/s`;
       speed.dataset.perSecond = `${perSecond}`;
-      speed.setAttribute(
-        "aria-label",
-        `${perSecond}/s: speed in steps per second, click to change`,
-      );
+      const label = `${perSecond}/s: speed in steps per second, click to change`;
+      speed.setAttribute("aria-label", label);
     },
   };
 }

@@ -4,6 +4,7 @@ import { closest, h } from "../drawing/html.ts";
 import { chip } from "../drawing/words_html.ts";
 import { count } from "../model/words.ts";
 import { Box } from "./box.ts";
+import { made } from "./patch_children.ts";
 import { isQuestion, suggestions } from "./questions.ts";
 import { type Found, find } from "./search.ts";
 
@@ -124,7 +125,7 @@ export class SearchBox extends Box {
     const { board } = this;
     this.found.push(found);
     const context = { ...board.context(), frame: found }; // the swatch of the step that was found
-    const who = found.request == null ? null : chip(found.request, context);
+    const who = found.request == null ? null : made(chip(found.request, context));
     who?.setAttribute("tabindex", "-1");
     const item = h(
       "li",

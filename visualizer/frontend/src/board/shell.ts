@@ -3,7 +3,7 @@
  * for the width, the tooltip, the list of keys, messages in place of a picture, and a board inside.
  */
 
-import { h } from "../drawing/html.ts";
+import { h, onResize } from "../drawing/html.ts";
 import type { Theme } from "../drawing/palette.ts";
 import css from "./board.css";
 import { dress, type ThemeName, themeName, watchTheme } from "./theme.ts";
@@ -60,14 +60,8 @@ export class Shell {
     this.setTheme();
     watchTheme(() => this.setTheme(), signal);
     // The height depends on the content; only a new width requires a new layout.
-    const observer = new ResizeObserver(
-      () => this.root.clientWidth !== this.laidOutFor && this.layout(),
-    );
-    observer.observe(this.root);
-    signal.addEventListener("abort", () => {
-      observer.disconnect();
-      this.root.remove();
-    });
+    onResize(this.root, () => this.root.clientWidth !== this.laidOutFor && this.layout(), signal);
+    signal.addEventListener("abort", () => this.root.remove());
   }
 
   /** Sets the theme; by default, the host's. */

@@ -1,7 +1,8 @@
 /** The tooltip: a box with text about the thing under the pointer. */
 
-import { h, listen } from "../drawing/html.ts";
+import { h, hide, listen } from "../drawing/html.ts";
 import { classOf, type Line, textOf } from "./descriptions.ts";
+import { patchChildren, v } from "./patch_children.ts";
 
 /** null: nothing to say */
 type Describe = () => Line[] | null | undefined;
@@ -58,9 +59,10 @@ export class Tooltip {
   /** Updates the text after the board has moved to another step. */
   update() {
     const lines = this.describe?.() ?? [];
-    this.element.hidden = !lines.length;
-    this.element.replaceChildren(
-      ...lines.map((line) => h("p", { class: classOf(line) }, textOf(line))),
+    hide(this.element, !lines.length);
+    patchChildren(
+      this.element,
+      lines.map((line) => v("p", { class: classOf(line) }, textOf(line))),
     );
   }
 

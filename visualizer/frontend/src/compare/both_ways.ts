@@ -4,6 +4,7 @@
  */
 
 import { Part } from "../board/part.ts";
+import { patchChildren } from "../board/patch_children.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import { drawMiniMap, miniGrid } from "../drawing/mini_map.ts";
@@ -92,7 +93,7 @@ export class BothWays extends Part<ComparisonPage> {
         laneOf: (id) => this.#laneOf(side, id ?? null),
       };
       const context = { model: marked, theme, selected: null };
-      this.words[side].replaceChildren(...wordNodes(this.#said(side), context));
+      patchChildren(this.words[side], wordNodes(this.#said(side), context));
       this.canvases[side].setAttribute("aria-label", this.#label(side));
       const width = Number(this.canvases[side].parentElement?.clientWidth) / unit;
       if (!width) return;

@@ -5,6 +5,7 @@
 
 import { Board } from "../board/board.ts";
 import css from "../board/pages.css";
+import { patchChildren } from "../board/patch_children.ts";
 import { Shell, type ShellOptions } from "../board/shell.ts";
 import { View, viewOf } from "../board/view.ts";
 import { closest, h, plural } from "../drawing/html.ts";
@@ -315,7 +316,7 @@ export class ComparisonPage extends Shell {
       if (jump) return h("button.jump", { "data-jump": jump }, text);
       return bold ? h("strong", text) : text;
     });
-    this.verdict.replaceChildren(...nodes);
+    patchChildren(this.verdict, nodes);
   }
 
   /** Shows the table of all requests, or hides it again. */

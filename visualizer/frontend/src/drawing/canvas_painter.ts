@@ -43,6 +43,12 @@ const fontOf: (font: Font) => string = ({ size = 11, bold = false, mono = false 
 const widths: Map<string, Map<string, number>> = new Map();
 const MOST_WIDTHS = 4000;
 
+/** Measuring on a canvas of the page would force a layout if anything on the page has changed. */
+const ruler = globalThis.OffscreenCanvas
+  ? (new OffscreenCanvas(1, 1).getContext("2d") as OffscreenCanvasRenderingContext2D)
+  : null;
+let rulerFont = "";
+
 const PERIOD = 28; // board pixels after which hatching (7) repeats, whole pixels at most ratios
 
 /** The lines of repeating tiles, from (x1, y1) to (x2, y2). */
@@ -306,10 +312,19 @@ export class CanvasPainter {
     if (!known) widths.set(font, (known = new Map()));
     if (!known.has(string)) {
       if (known.size >= MOST_WIDTHS) known.clear();
-      this.useFont(style);
-      known.set(string, this.context.measureText(string).width);
+      known.set(string, this.#widthOf(string, style));
     }
     return known.get(string) as number;
+  }
+
+  #widthOf(string: string, style: Font) {
+    if (!ruler) {
+      this.useFont(style);
+      return this.context.measureText(string).width;
+    }
+    const font = fontOf(style);
+    if (font !== rulerFont) ruler.font = rulerFont = font;
+    return ruler.measureText(string).width;
   }
 
   /** The string, cut with an ellipsis so that it fits into `room`. */

@@ -1,11 +1,13 @@
 /** Small helpers for HTML. Text is only set as text, so nothing in a log can become markup. */
 
+import { type Description, made } from "../board/patch_children.ts";
+
 /** An attribute that is true is empty; one that is false or has no value is left out. A function listens to its event. */
 type Attributes = Record<
   string,
   string | number | boolean | null | undefined | ((event: any) => unknown)
 >;
-type Child = Node | string | false | null | undefined;
+type Child = Node | Description | string | false | null | undefined;
 type ElementOf<Name> = Name extends keyof HTMLElementTagNameMap
   ? HTMLElementTagNameMap[Name]
   : Name extends `${infer Tag extends keyof HTMLElementTagNameMap}.${string}`
@@ -21,6 +23,7 @@ export function h<Name extends string>(name: Name, ...parts: (Attributes | Child
   for (const part of parts) {
     if (!part && part !== "") continue;
     if (typeof part === "string" || "nodeType" in part) element.append(part as Node | string);
+    else if ("tag" in part) element.append(made(part as Description));
     else
       for (const [key, value] of Object.entries(part))
         if (typeof value === "function") element.addEventListener(key, value);
@@ -28,6 +31,51 @@ export function h<Name extends string>(name: Name, ...parts: (Attributes | Child
           element.setAttribute(key, value === true ? "" : `${value}`);
   }
   return element as ElementOf<Name>;
+}
+
+const told: WeakMap<HTMLElement, Record<string, unknown>> = new WeakMap();
+
+/**
+ * Sets `data-` attributes, those that differ from the ones set last: setting an equal one makes the browser look for
+ * rules, too. Nothing else may set them.
+ */
+export function tell(element: HTMLElement, values: Record<string, unknown>) {
+  const last = told.get(element) ?? {};
+  told.set(element, last);
+  for (const name in values)
+    if (last[name] !== values[name]) element.dataset[name] = `${(last[name] = values[name])}`;
+}
+
+/** Sets the attribute of an element if it differs. */
+export function setAttribute(element: Element, name: string, value: string) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/** Sets the text of an element if it differs. */
+export function say(element: Element, words: string) {
+  if (element.textContent !== words) element.textContent = words;
+}
+
+/** Hides or shows an element, if it is not hidden or shown already. */
+export function hide(element: HTMLElement, isHidden: boolean) {
+  if (element.hidden !== isHidden) element.hidden = isHidden;
+}
+
+/**
+ * Calls `changed` in the frame after the size of an element has changed, until `signal` aborts. Not during the frame in
+ * which the browser measures: Chromium may never finish a screenshot or a print of a page whose canvases were resized then.
+ */
+export function onResize(element: Element, changed: () => void, signal: AbortSignal) {
+  let frame = 0;
+  const observer = new ResizeObserver(() => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(changed);
+  });
+  observer.observe(element);
+  signal.addEventListener("abort", () => {
+    cancelAnimationFrame(frame);
+    observer.disconnect();
+  });
 }
 
 type Handlers = {

@@ -4,6 +4,7 @@
  * `lane.ts` draws a request, `lane_packing.ts` assigns its lane, `cursor.ts` draws the cursor.
  */
 
+import { firstWhere } from "../model/columns.ts";
 import type { Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
@@ -24,7 +25,7 @@ export interface TimelineScene extends CursorScene {
   narrow: boolean;
   width: number;
   packing: Packing;
-  forks: Fork[]; // requests that share a prompt
+  forks: Fork[]; // requests that share a prompt, by the step of their fork
   laneHeight: number;
   scroll: number; // px above the first visible row
   viewHeight: number;
@@ -54,9 +55,10 @@ export function drawTimeline(painter: CanvasPainter, scene: TimelineScene) {
   const ground = (lane: number | undefined) => painter.theme[lane === chosen ? "band" : "ground"];
   for (let lane = first; lane <= last; lane += 1)
     drawNow(painter, scene, lane, { chosen: lane === chosen, ground: ground(lane) });
-  for (const span of scene.forks)
-    if (span.forked.step >= scale.first && span.forked.step <= scale.last)
-      drawElbow(painter, scene, span);
+  const { forks } = scene;
+  const from = firstWhere(forks.length, (at) => forks[at].forked.step >= scale.first);
+  for (let at = from; at < forks.length && forks[at].forked.step <= scale.last; at += 1)
+    drawElbow(painter, scene, forks[at]);
   cursorLines(painter, scene, -HEADROOM, viewHeight);
   const words = lives.words.map((word) => ({ ...word, ground: ground(word.lane) }));
   painter.clipped(...plot, viewHeight + HEADROOM, () => {

@@ -1,9 +1,9 @@
 /** Spans of words as HTML: a request's name becomes a button with its swatch that selects it. */
 
+import { type Description, v } from "../board/patch_children.ts";
 import { HALF_DOT, type Knowledge } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { Span } from "../model/words.ts";
-import { h } from "./html.ts";
 import { swatchOf } from "./marks.ts";
 import type { Theme } from "./palette.ts";
 
@@ -17,22 +17,22 @@ export interface WordContext {
   frame?: { step: number }; // at its step, a request that is not admitted yet has a hollow swatch
 }
 
-/** The nodes of spans; the board handles clicks. */
+/** Spans for `patchChildren` or `h`; the board handles clicks. */
 export function wordNodes(spans: Span[], context: WordContext) {
-  const nodes: (string | HTMLElement)[] = [];
+  const nodes: (string | Description)[] = [];
   let after = ""; // the part of the next span that stays with a name
   spans.forEach((span, i) => {
     const text = span.text.slice(after.length);
     after = "";
     if (span.request == null) {
-      for (const part of halved(text)) nodes.push(span.bold ? h("strong", part) : part);
+      for (const part of halved(text)) nodes.push(span.bold ? v("strong", part) : part);
       return;
     }
     // A comma, a full stop or an "'s" stays on the line of its name.
     const next = spans[i + 1];
     if (next && next.request == null) [after] = /^\S*/.exec(next.text) as RegExpExecArray;
-    const tail = after && next?.bold ? h("strong", after) : after;
-    nodes.push(h("span.together", chip(span.request, context, text), tail));
+    const tail = after && next?.bold ? v("strong", after) : after;
+    nodes.push(v("span.together", chip(span.request, context, text), tail));
   });
   return nodes;
 }
@@ -46,16 +46,16 @@ export function halved(text: string) {
 
 /** The sign of how a fact is known. */
 export const levelDot = (level: Knowledge) =>
-  h("span", { class: `level ${level}`, role: "img", "aria-label": level, title: level });
+  v("span", { class: `level ${level}`, role: "img", "aria-label": level, title: level });
 
 /** A request's name with its swatch: hollow before the request is admitted, if the context has a frame. */
 export function chip(id: number, { model, frame, theme, selected }: WordContext, text?: string) {
   const span = model.request(id);
-  const swatch = h("i", {
+  const swatch = v("i", {
     "aria-hidden": "true",
     ...swatchOf(theme, model.laneOf(id, frame?.step)),
   });
-  return h(
+  return v(
     "button.chip",
     { "data-request": id, "aria-pressed": String(id === selected) },
     swatch,

@@ -3,6 +3,7 @@
  * its blocks. Everything belongs to the step that the board shows.
  */
 
+import { patchChildren } from "../board/patch_children.ts";
 import { h } from "../drawing/html.ts";
 import { paintSwatch } from "../drawing/marks.ts";
 import type { Theme } from "../drawing/palette.ts";
@@ -120,7 +121,7 @@ export class OwnRequest {
     this.at.textContent = screen;
     this.host.dataset.paused = `${isPaused}`;
     const context = { model, frame, theme, selected: null };
-    this.sentence.replaceChildren(...wordNodes(ownSentence(frame, id), context));
+    patchChildren(this.sentence, wordNodes(ownSentence(frame, id), context));
     this.#drawLane(span, step, theme);
     this.#count(span, frame);
     this.#listBlocks(frame, id);

@@ -5,6 +5,7 @@
  * It is drawn for a width of 1920 px and scales with the screen.
  */
 
+import { patchChildren } from "../board/patch_children.ts";
 import { dress } from "../board/theme.ts";
 import { drawBlocks } from "../drawing/blocks.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
@@ -112,7 +113,7 @@ export class ProjectorView {
   #writeSentence(frame: Frame, context: WordContext) {
     const { spans } = compose(frame);
     this.sentence.classList.toggle("long", plain(spans).length > LONG);
-    this.sentence.replaceChildren(...wordNodes(spans, context));
+    patchChildren(this.sentence, wordNodes(spans, context));
   }
 
   #writeMoment({ following, status, newest: now }: LiveBoard, { step }: Frame) {

@@ -1,8 +1,9 @@
 /** The selected request's block table: logical to physical blocks, and what happened to the blocks it lost. */
 
 import type { BoardContext } from "../board/board.ts";
+import { type Description, v } from "../board/patch_children.ts";
 import type { Claim } from "../drawing/blocks.ts";
-import { h, plural } from "../drawing/html.ts";
+import { plural } from "../drawing/html.ts";
 import { chip } from "../drawing/words_html.ts";
 import type { Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
@@ -22,32 +23,32 @@ const WIDEST = 80; // a longer name ends in an ellipsis
 /** The nodes below the block map. */
 export function blockTableNodes(context: TableContext) {
   const { model, frame, selected, claim, width } = context;
-  if (selected == null) return [h("p.note.muted", "Click a request to see its block table.")];
+  if (selected == null) return [v("p.note.muted", "Click a request to see its block table.")];
   const { table } = claim;
   const who = chip(selected, context);
   if (!table?.blocks.length)
     return [
-      h(
+      v(
         "p.note",
         { "data-found": claim.wanted.size || null },
         who,
-        h("span.muted", ` ${holdsNothing(frame, selected, claim)}`),
+        v("span.muted", ` ${holdsNothing(frame, selected, claim)}`),
       ),
     ];
   const title = table.lost ? "block table until this step" : "block table";
   const columns = columnsOf(table, model);
-  const cell = cellWidth(columns);
+  const cell = cellWidtv(columns);
   const fits = Math.max(1, Math.floor((width - HEAD) / cell));
   const isPart = fits < columns.length;
   const part = isPart ? `; ${fits} of them here` : "";
   const first = isPart ? firstShown(columns.map(changedHands(table, frame, selected)), fits) : null;
   return [
-    h(
+    v(
       "div.block-table.small",
       { style: `--cell: ${cell}; --columns: ${fits}` },
       who,
-      h("span.muted", `${title}, ${plural(table.blocks.length, "block")}${part}`),
-      h(
+      v("span.muted", `${title}, ${plural(table.blocks.length, "block")}${part}`),
+      v(
         "div.scroll",
         {
           tabindex: "0",
@@ -55,7 +56,7 @@ export function blockTableNodes(context: TableContext) {
           "aria-label": "Block table",
           "data-left": first === null ? null : first * cell,
         },
-        h("table", ...rowNodes(columns)),
+        v("table", ...rowNodes(columns)),
       ),
     ),
   ];
@@ -74,7 +75,7 @@ export function scrollToChanged(parent: Element, unit: number, isOther: boolean)
   if (scroll && (left || isOther)) scroll.scrollLeft = Number(left ?? 0) * unit;
 }
 
-function cellWidth(columns: Column[]) {
+function cellWidtv(columns: Column[]) {
   const letters = Math.max(...columns.flat().map((words) => `${words}`.length));
   return Math.min(Math.max(NARROWEST, Math.ceil(PADDING + letters * LETTER)), WIDEST);
 }
@@ -103,15 +104,15 @@ const columnsOf = ({ blocks, lost, fates }: NonNullable<Claim["table"]>, model: 
   });
 
 function rowNodes(columns: Column[]) {
-  const row = (name: string, head: Node | string, at: number) =>
-    h(
+  const row = (name: string, head: Description | string, at: number) =>
+    v(
       "tr",
       { class: name },
-      h("th", { scope: "row" }, head),
-      ...columns.map((column) => h("td", String(column[at]))),
+      v("th", { scope: "row" }, head),
+      ...columns.map((column) => v("td", String(column[at]))),
     );
   const rows = [row("logical", "logical", 0), row("physical", "physical", 1)];
-  if (columns[0].length > 2) rows.push(row("fate", h("span.for-screen-readers", "now"), 2));
+  if (columns[0].length > 2) rows.push(row("fate", v("span.for-screen-readers", "now"), 2));
   return rows;
 }
 

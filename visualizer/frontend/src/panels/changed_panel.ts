@@ -1,10 +1,10 @@
 /** Below the map: blocks that changed hands in this step, each as a cell before and a cell after. */
 
 import type { BoardContext } from "../board/board.ts";
-import { patchChildren } from "../board/patch_children.ts";
+import { patchChildren, v } from "../board/patch_children.ts";
 import { drawSide } from "../drawing/blocks.ts";
 import { CanvasPainter, type Rect } from "../drawing/canvas_painter.ts";
-import { h, plural } from "../drawing/html.ts";
+import { h, hide, plural, say, tell } from "../drawing/html.ts";
 import { wordNodes } from "../drawing/words_html.ts";
 import { type BlockChange, blockChanges, sideAfter } from "../model/block_changes.ts";
 import { plain } from "../model/words.ts";
@@ -63,19 +63,17 @@ export class ChangedPanel {
     const { length } = this.all;
     const shown = this.changes.length;
     const part = shown < length ? `; ${shown} of them here` : ", before and after";
-    this.count.textContent = length
-      ? `${plural(length, "block")}${part}`
-      : "no block changed hands";
+    say(this.count, length ? `${plural(length, "block")}${part}` : "no block changed hands");
     this.items.forEach(({ element, words }, i) => {
       const change = this.changes[i];
-      element.hidden = !change;
+      hide(element, !change);
       if (!change) return;
       patchChildren(words, [
-        h("strong", String(change.block)),
+        v("strong", String(change.block)),
         " ",
         ...wordNodes(change.spans, context),
       ]);
-      element.dataset.block = `${change.block}`;
+      tell(element, { block: change.block });
     });
   }
 }

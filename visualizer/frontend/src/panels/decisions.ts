@@ -7,9 +7,9 @@
  * the user stops moving; their height is reserved, so nothing moves.
  */
 
-import type { BoardContext } from "../board/board.ts";
+import type { Board, BoardContext, Panel } from "../board/board.ts";
 import { Part } from "../board/part.ts";
-import { patchChildren } from "../board/patch_children.ts";
+import { patchChildren, v } from "../board/patch_children.ts";
 import { labAddress, sourceOf } from "../board/sources.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, h, plural, visible } from "../drawing/html.ts";
@@ -31,21 +31,36 @@ const SEEN = 17; // rows of the list that are written at first, if each has one 
 const LINE = 17; // px
 const PADDING = 1.5; // px above and below the lines of a row
 const ROW = LINE + 2 * PADDING;
+// At most, in px: a letter, and what stands beside the words of a row; in letters: a name and its swatch.
+const LETTER = 8;
+const BESIDE = 200;
+const NAMED_AS = 8;
 const TOGETHER = 6; // plain rows per body of the table
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
 export class DecisionsPanel extends Part {
+  reads: Panel["reads"] = ["selected"];
   list = h("div", {
     click: (event) => this.look(event),
     focusin: (event) => this.look(event),
     pointerover: (event) => this.look(event),
   });
   seen = SEEN;
+  /** The size of the list in board pixels, from the browser's last layout. */
+  room = { width: 300, height: 0 };
+  watched: Element | null = null;
+  isScrolled = false;
+  observer = new ResizeObserver(([{ contentRect }]) => this.resized(contentRect));
   ruler = new CanvasPainter(h("canvas"));
   source = h("p.note.source");
   element = h("section.decisions", { "aria-label": "Decisions" }, this.list, this.source);
   lines!: Line[];
   context!: BoardContext;
+
+  constructor(board: Board) {
+    super(board);
+    board.signal.addEventListener("abort", () => this.observer.disconnect());
+  }
 
   look(event: Event) {
     const row = closest(event, "tr[data-kind]");
@@ -59,17 +74,23 @@ export class DecisionsPanel extends Part {
     const moment = this.lines.findIndex(({ hot }) => hot);
     // A highlighted row below the first ones is scrolled to the middle, as far as the list can scroll.
     this.writeSeen(moment);
-    // After all text is written: reading the layout now would compute it twice.
-    queueMicrotask(() => {
-      const list = scrolledIn(this.element);
-      const seen = list ? Math.ceil(list.clientHeight / ROW / this.board.unit) + 1 : 0;
-      if (seen > this.seen) {
-        this.seen = seen;
-        this.writeSeen(moment);
-      }
-      showMoment(this.element, this.board.unit);
-    });
     this.writeSource(moment);
+    const list = scrolledIn(this.element);
+    if (list && list !== this.watched) this.watch(list);
+    // After all text is written: reading the layout now would compute it twice.
+    if (this.isScrolled || (moment >= 0 && this.isBelow(moment)))
+      queueMicrotask(() => this.showMoment());
+    else if (list?.style.clipPath) list.style.clipPath = ""; // until the user stops moving
+  }
+
+  watch(list: HTMLElement) {
+    this.watched = list;
+    this.observer.disconnect();
+    this.observer.observe(list);
+    list.onscroll = () => {
+      this.isScrolled = list.scrollTop > 0;
+      hideCutLines(list, this.board.unit);
+    };
   }
 
   /** Writes the visible rows. */
@@ -85,6 +106,42 @@ export class DecisionsPanel extends Part {
     this.writeRows(0, this.lines.length);
     const list = scrolledIn(this.element);
     if (list) hideCutLines(list, this.board.unit);
+  }
+
+  /** Fits the rows that are written to a list of another size. */
+  resized({ width, height }: DOMRectReadOnly) {
+    const { unit } = this.board;
+    this.room = { width: width / unit, height: height / unit };
+    this.seen = Math.max(this.seen, Math.ceil(this.room.height / ROW) + 1);
+    const moment = this.lines.findIndex(({ hot }) => hot);
+    this.writeSeen(moment);
+    if (moment >= 0 && this.isBelow(moment)) this.showMoment();
+  }
+
+  /** Whether a row may lie below the visible ones. Reading where it is would force a layout in every step. */
+  isBelow(index: number) {
+    const { width, height } = this.room;
+    let bottom = 0;
+    for (const { spans, requests = [] } of this.lines.slice(0, index + 1)) {
+      const letters = spans.reduce((sum, { text }) => sum + text.length, 0);
+      const names = NAMED_AS * Math.min(requests.length, MOST_NAMED);
+      bottom +=
+        LINE * Math.ceil(((letters + names) * LETTER) / Math.max(80, width - BESIDE)) + 2 * PADDING;
+    }
+    return bottom > height;
+  }
+
+  /** Scrolls a long list to its highlighted row, without scrolling the page. */
+  showMoment() {
+    const { element, board } = this;
+    const list = scrolledIn(element);
+    const moment = element.querySelector(".moment") as HTMLElement | null;
+    if (!list) return;
+    const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
+    const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
+    if (list.scrollTop !== top) list.scrollTop = top;
+    this.isScrolled = top > 0;
+    hideCutLines(list, board.unit);
   }
 
   writeRows(from: number, to: number) {
@@ -104,11 +161,11 @@ export class DecisionsPanel extends Part {
     const href = labAddress(file, project);
     // The path may break after a slash only.
     const parts = `${file}::${name}`.split(/(?<=\/)/);
-    const path = parts.flatMap((part) => [part, h("wbr")]);
+    const path = parts.flatMap((part) => [part, v("wbr")]);
     const where = href
-      ? h("a", { href, target: "_blank", rel: "noopener" }, ...path)
-      : h("code", { tabindex: "0" }, ...path);
-    patchChildren(this.source, [h("span.muted", `${line.kind}: `), where]);
+      ? v("a", { href, target: "_blank", rel: "noopener" }, ...path)
+      : v("code", { tabindex: "0" }, ...path);
+    patchChildren(this.source, [v("span.muted", `${line.kind}: `), where]);
     return undefined;
   }
 }
@@ -123,18 +180,6 @@ function linesOf(frame: Frame): Line[] {
   const before = frame.outcomes.filter(({ kind }) => BETWEEN_STEPS.has(kind));
   const after = frame.outcomes.filter(({ kind }) => !BETWEEN_STEPS.has(kind));
   return [...grouped(before), ...frame.decisions, ...after];
-}
-
-/** Scrolls a long list to its highlighted row, without scrolling the page. */
-function showMoment(panel: HTMLElement, unit: number) {
-  const list = scrolledIn(panel);
-  const moment = panel.querySelector(".moment") as HTMLElement | null;
-  if (!list) return;
-  const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
-  const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
-  if (list.scrollTop !== top) list.scrollTop = top;
-  hideCutLines(list, unit);
-  list.onscroll = () => hideCutLines(list, unit);
 }
 
 /** Hides the lines of text that the upper and the lower edge of the list cut. */
@@ -169,21 +214,22 @@ function decisionNodes(
   const seats = isUnknown("settings", "admissions") || `${held} of ${plural(all, "seat")} taken`;
   const counts = `${seats}, ${isUnknown("queue") || frame.waitingCount} waiting`;
   const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
-    const body = h("tbody", { class: plain ? "plain" : null });
-    if (plain) body.style.setProperty("--rows", `${last - first + 1}`);
-    if (!plain || (first <= to && last >= from))
-      for (let i = first; i <= last; i += 1) body.append(row(lines[i], i, context));
-    return body;
+    const isSeen = !plain || (first <= to && last >= from);
+    const rows = isSeen
+      ? lines.slice(first, last + 1).map((line, i) => row(line, first + i, context))
+      : [];
+    const style = plain ? `--rows: ${last - first + 1}` : null;
+    return v("tbody", { class: plain ? "plain" : null, style }, ...rows);
   });
-  const table = h("table", ...bodies);
   const widths = lines.map(({ request, requests }) =>
     request == null || requests ? 0 : ruler.measure(model.tag(request).text, NAME),
   );
-  table.style.setProperty("--name", `${Math.max(0, ...widths)}`);
-  if (!lines.length) table.append(h("caption.muted", "No decision in this step."));
+  const style = `--name: ${Math.max(0, ...widths)}`;
+  const none = !lines.length && v("caption.muted", "No decision in this step.");
+  const table = v("table", { style }, ...bodies, none);
   return [
-    h("h2", "Decisions, in order", h("span.count.small.muted", counts)),
-    h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
+    v("h2", "Decisions, in order", v("span.count.small.muted", counts)),
+    v("div.scroll", { tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
   ];
 }
 
@@ -220,14 +266,14 @@ function row(decision: Line, index: number, context: BoardContext) {
   const words = wordNodes(decision.spans, context);
   if (decision.requests || decision.request == null) {
     const who = namesOf(decision.requests ?? [], context);
-    return h("tr", attributes, h("td.wide", { colspan: 3 }, ...who, " ", ...words));
+    return v("tr", attributes, v("td.wide", { colspan: 3 }, ...who, " ", ...words));
   }
-  const who = h("td.who", chip(decision.request, context));
+  const who = v("td.who", chip(decision.request, context));
   if (decision.tokens == null)
-    return h("tr", attributes, who, h("td.what", { colspan: 2 }, ...words));
+    return v("tr", attributes, who, v("td.what", { colspan: 2 }, ...words));
   words.push(...draftNodes(context.frame, decision.request));
   const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
-  return h("tr", attributes, who, h("td.what", ...words), h("td.budget.muted", budget));
+  return v("tr", attributes, who, v("td.what", ...words), v("td.budget.muted", budget));
 }
 
 const MOST_DRAFTS = 8;
@@ -239,7 +285,7 @@ function draftNodes(frame: Frame, request: number) {
   if (!checked) return [];
   const shown = checked.drafts.slice(0, MOST_DRAFTS).map(({ text, token, fate }) => {
     const written = text == null ? `token ${token}` : visible(text.trim() || text);
-    return h("span", { class: `guess ${fate}` }, ` ${SIGNS[fate] ?? "–"} ${written}`);
+    return v("span", { class: `guess ${fate}` }, ` ${SIGNS[fate] ?? "–"} ${written}`);
   });
   return [":", ...shown, checked.drafts.length > MOST_DRAFTS ? " …" : ""];
 }

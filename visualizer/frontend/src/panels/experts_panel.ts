@@ -3,7 +3,7 @@
  * steps so far. With asynchronous scheduling, that is the step that was computed while this one was scheduled.
  */
 
-import type { Board } from "../board/board.ts";
+import type { Board, Panel } from "../board/board.ts";
 import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import {
@@ -20,6 +20,7 @@ import { table, tablesBox } from "./tables.ts";
 const MOST = 40; // rows of the table
 
 export class ExpertsPanel extends Part {
+  reads: Panel["reads"] = [];
   /** The highlighted cell. */
   at: Place | null = null;
   canvas = h("canvas", {
@@ -42,6 +43,7 @@ export class ExpertsPanel extends Part {
     this.alternative,
   );
   grid!: ExpertGrid;
+  width!: number;
 
   constructor(board: Board) {
     super(board);
@@ -58,13 +60,17 @@ export class ExpertsPanel extends Part {
     return this.board.frame.state.expertLoads;
   }
 
+  layout() {
+    this.width = this.element.clientWidth / this.board.unit;
+  }
+
   draw() {
     const { board, painter } = this;
     const { frame, model, theme, unit } = board;
     const { story, step } = frame;
     const { loads } = story;
     // All steps have as many layers and experts, but the first ones may have computed nothing yet.
-    this.grid = expertGrid(model.expertLoads, this.element.clientWidth / unit);
+    this.grid = expertGrid(model.expertLoads, this.width);
     painter.begin(this.grid.width, this.grid.height, unit, theme);
     const title =
       loads && loads.step !== step ? `Step ${loads.step}, computed meanwhile` : "This step";

@@ -1,8 +1,8 @@
 /** The live requests in groups, below the lanes, if there are more of them than marks. A group opens to a list. */
 
 import { Part } from "../board/part.ts";
-import { patchChildren } from "../board/patch_children.ts";
-import { closest, h, plural, visible } from "../drawing/html.ts";
+import { patchChildren, v } from "../board/patch_children.ts";
+import { closest, h, hide, plural, visible } from "../drawing/html.ts";
 import { chip } from "../drawing/words_html.ts";
 import { GROUPINGS, type Group, type Grouping, groupsOf, sizeOf } from "../model/groups.ts";
 import { MARKS } from "../model/lanes.ts";
@@ -34,7 +34,7 @@ export class GroupsBox extends Part {
     const { board, by } = this;
     const { frame } = board;
     const live = frame.running.length + frame.waiting.length;
-    this.element.hidden = live <= Math.max(lanes, MARKS);
+    hide(this.element, live <= Math.max(lanes, MARKS));
     if (this.element.hidden) return;
     const groups = groupsOf(frame, by);
     this.count.textContent = `${live} in ${plural(groups.length, "group")}, ${lanes} lanes in sight`;
@@ -45,31 +45,29 @@ export class GroupsBox extends Part {
     const left = groups.slice(MOST_GROUPS);
     const rest = left.reduce((sum, group) => sum + sizeOf(group), 0);
     const more = `and ${plural(left.length, "group")} with ${plural(rest, "request")}`;
-    patchChildren(this.list, left.length ? [...rows, h("p.note.muted", more)] : rows);
+    patchChildren(this.list, left.length ? [...rows, v("p.note.muted", more)] : rows);
   }
 
   row(group: Group, most: number) {
     const { name, running, waiting } = group;
     const isOpen = this.open.has(name);
-    const bar = h("span.sizes", { "aria-hidden": "true" });
-    for (const [kind, ids] of Object.entries({ running, waiting })) {
-      const part = h("i", { class: kind });
-      part.style.width = `${(100 * ids.length) / most}%`;
-      bar.append(part);
-    }
+    const parts = Object.entries({ running, waiting }).map(([kind, ids]) =>
+      v("i", { class: kind, style: `width: ${(100 * ids.length) / most}%` }),
+    );
+    const bar = v("span.sizes", { "aria-hidden": "true" }, ...parts);
     const words = [`${running.length} running`, `${waiting.length} waiting`].join(", ");
-    const head = h(
+    const head = v(
       "button.group",
       { "data-group": name, "aria-expanded": String(isOpen) },
-      h("span.cut", { title: name }, `${isOpen ? "▾" : "▸"} ${visible(name)}`),
+      v("span.cut", { title: name }, `${isOpen ? "▾" : "▸"} ${visible(name)}`),
       bar,
-      h("span.muted", words),
+      v("span.muted", words),
     );
-    if (!isOpen) return h("div", head);
+    if (!isOpen) return v("div", head);
     const ids = [...running, ...waiting];
     const chips = ids.slice(0, MOST_CHIPS).map((id) => chip(id, this.board.context()));
     const rest = ids.length - chips.length;
-    return h("div", head, h("p.chips.flow", ...chips, rest > 0 ? `and ${rest} more` : ""));
+    return v("div", head, v("p.chips.flow", ...chips, rest > 0 ? `and ${rest} more` : ""));
   }
 
   clicked(event: Event) {

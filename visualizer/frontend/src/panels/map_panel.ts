@@ -3,7 +3,7 @@
  * table, and the description of the highlighted block.
  */
 
-import type { Board } from "../board/board.ts";
+import type { Board, Panel } from "../board/board.ts";
 import { classOf, describeBlock, textOf } from "../board/descriptions.ts";
 import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
@@ -11,7 +11,7 @@ import { type BlockGrid, usedGrid } from "../drawing/block_grid.ts";
 import { drawHighlighted } from "../drawing/block_sharers.ts";
 import { type Claim, claimOf, drawBlocks, drawSwatch } from "../drawing/blocks.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, pointIn } from "../drawing/html.ts";
+import { h, hide, pointIn, setAttribute } from "../drawing/html.ts";
 import type { Theme } from "../drawing/palette.ts";
 import type { Block, Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
@@ -31,6 +31,7 @@ const PAGES_TIP =
   "Sliding layers have a memory of their own, of window pages. A block without one has no KV there.";
 
 export class MapPanel extends Part {
+  reads: Panel["reads"] = ["selected", "block", "touched"];
   canvas = h("canvas", {
     role: "application",
     tabindex: "0",
@@ -131,11 +132,16 @@ export class MapPanel extends Part {
     const { model, claim } = this;
     const { frame, theme, store, unit } = this.board;
     const context = { model, frame, theme, selected: store.selected, claim, width: this.width };
-    for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
+    for (const { form, text } of this.counts) {
+      const words = `${frame.counts[form]} ${form}`;
+      if (text.data !== words) text.data = words;
+    }
     const pages = frame.windowPages;
-    for (const span of this.pages) span.hidden = !pages;
-    this.cutText.data = `${pages?.lacking} without window page`;
-    this.pagesText.data = `${pages?.used} of ${pages?.all} window pages`;
+    for (const span of this.pages) hide(span, !pages);
+    if (pages) {
+      this.cutText.data = `${pages.lacking} without window page`;
+      this.pagesText.data = `${pages.used} of ${pages.all} window pages`;
+    }
     this.changed.write(context);
     patchChildren(this.table, blockTableNodes(context));
     scrollToChanged(this.table, unit, this.tableOf !== store.selected);
@@ -151,7 +157,7 @@ export class MapPanel extends Part {
   /** Writes the description of the highlighted block. */
   describeBlock(frame: Frame, block: number | null) {
     const lines = block == null ? null : describeBlock(this.model, frame, block);
-    this.told.hidden = !lines;
+    hide(this.told, !lines);
     if (!lines) return;
     const words = lines.map((line) => h("span", { class: classOf(line) }, textOf(line)));
     this.told.replaceChildren(...words.flatMap((node, i) => (i ? [". ", node] : [node])));
@@ -159,7 +165,8 @@ export class MapPanel extends Part {
 
   describe(frame: Frame) {
     const { unshared, shared, cached, free } = frame.counts;
-    this.canvas.setAttribute(
+    setAttribute(
+      this.canvas,
       "aria-label",
       `${frame.blocks.length} KV blocks: ${unshared} unshared, ${shared} shared, ${cached} cached, ` +
         `${free} free${pagesWords(frame)}; arrow keys highlight a block, Enter selects its owner; a table follows`,

@@ -2,7 +2,7 @@
  * Beside the sentence: which of the moments this is, buttons to the previous and the next one, and what comes next.
  */
 
-import { h, plural } from "../drawing/html.ts";
+import { h, plural, say } from "../drawing/html.ts";
 import type { Model } from "../model/model.ts";
 import { momentsAround } from "../model/moments.ts";
 
@@ -30,10 +30,10 @@ export class MomentsBox {
   show(model: Model, step: number) {
     const { count, number, previous, next } = momentsAround(model, step);
     this.element.style.visibility = count ? "" : "hidden";
-    this.where.textContent = number ? `moment ${number} of ${count}` : plural(count, "moment");
-    this.next.textContent = next ? `next: ${next.words} at step ${next.step}` : "no later moment";
+    say(this.where, number ? `moment ${number} of ${count}` : plural(count, "moment"));
+    say(this.next, next ? `next: ${next.words} at step ${next.step}` : "no later moment");
     const [back, forward] = this.buttons;
-    back.disabled = !previous;
-    forward.disabled = !next;
+    if (back.disabled === !!previous) back.disabled = !previous;
+    if (forward.disabled === !!next) forward.disabled = !next;
   }
 }

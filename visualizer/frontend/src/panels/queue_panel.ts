@@ -6,7 +6,7 @@
 import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, plural, pointIn } from "../drawing/html.ts";
+import { h, hide, plural, pointIn } from "../drawing/html.ts";
 import { drawQueue, queueRows, type Rows } from "../drawing/queue.ts";
 import { halved, levelDot, wordNodes } from "../drawing/words_html.ts";
 import { halfDot, missing } from "../model/knowledge.ts";
@@ -54,7 +54,7 @@ export class QueuePanel extends Part {
 
   draw() {
     const { board } = this;
-    this.element.hidden = !board.store.queue;
+    hide(this.element, !board.store.queue);
     const shown = board.time?.scene;
     if (this.element.hidden || !shown) return;
     const { frame, model, unit, theme, store } = board;
@@ -81,7 +81,7 @@ export class QueuePanel extends Part {
     const lines = board.narrow ? "" : "; each line runs from arrival or preemption to admission";
     const unknown =
       missing(model, "queue") || (frame.story.counted && `${waits}; this log does not say which`);
-    this.count.replaceChildren(...halved(unknown || `${waits}, in order${lines}${colours}`));
+    patchChildren(this.count, halved(unknown || `${waits}, in order${lines}${colours}`));
     const content = names.join(", ") || unknown || "empty";
     this.canvas.setAttribute("aria-label", `Queue: ${content}`);
   }

@@ -6,7 +6,7 @@
 import { Part } from "../board/part.ts";
 import css from "../board/regimes.css";
 import { causeColour } from "../drawing/causes.ts";
-import { h } from "../drawing/html.ts";
+import { h, hide } from "../drawing/html.ts";
 import type { Scale } from "../drawing/time_axis.ts";
 
 /** steps from `first` to `last` with one limit; `cause` is what requests wait for most, `worst` its worst step */
@@ -87,8 +87,9 @@ export class RunPanel extends Part {
     if (!this.run || this.bar.hidden) return;
     const { unit, theme, narrow, store } = this.board;
     const x = (scale.x(store.step) + scale.end(store.step)) / 2;
-    this.cursor.hidden = long || x < scale.left || x > scale.right;
-    this.cursor.style.left = `${x * unit}px`;
+    const isHidden = long || x < scale.left || x > scale.right;
+    hide(this.cursor, isHidden);
+    this.cursor.style.transform = `translateX(${x * unit}px)`;
     const key = [scale.left, scale.right, scale.x(0), scale.width, unit, theme.name].join();
     if (key === this.#placed) return;
     this.#placed = key;

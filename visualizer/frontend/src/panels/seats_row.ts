@@ -2,7 +2,7 @@
 
 import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, pointIn } from "../drawing/html.ts";
+import { h, hide, pointIn, say, setAttribute } from "../drawing/html.ts";
 import { drawSeats, SEATS_HEIGHT, seatAt, seatsOf } from "../drawing/seats.ts";
 import { missing } from "../model/knowledge.ts";
 
@@ -13,11 +13,14 @@ export class SeatsRow extends Part {
   element = h("div.seats", h("h2", "Seats", this.count), this.canvas);
   width!: number;
 
+  layout() {
+    this.width = this.element.clientWidth / this.board.unit;
+  }
+
   draw() {
     const { board, painter } = this;
     const { frame, model, theme, unit, store } = board;
     if (missing(model, "settings", "admissions")) return;
-    this.width = this.element.clientWidth / unit;
     painter.begin(this.width, SEATS_HEIGHT, unit, theme);
     drawSeats(painter, { frame, model, width: this.width, selected: store.selected });
   }
@@ -25,20 +28,19 @@ export class SeatsRow extends Part {
   write() {
     const { frame, model } = this.board;
     const unknown = missing(model, "settings", "admissions");
-    this.canvas.hidden = !!unknown;
-    this.count.textContent = unknown;
-    if (unknown) return;
+    hide(this.canvas, !!unknown);
+    if (unknown) return say(this.count, unknown);
     const { taken, held, all } = frame.seats;
     const empty = all - taken;
     const waits = frame.story.scheduled ? frame.asked.size : frame.waiting.length;
     const wait = waits === 1 ? "1 waits" : `${waits} wait`;
     const unused = empty > 0 && waits ? `, ${empty} empty while ${wait}` : "";
     const left = held < taken ? `; ${taken - held} left at its end` : "";
-    this.count.textContent = `${taken} of ${all} taken in the step${unused}${left}`;
+    say(this.count, `${taken} of ${all} taken in the step${unused}${left}`);
     const names = seatsOf(frame, all).map((id) =>
       id === null ? "empty" : model.requestSpan(id).name,
     );
-    this.canvas.setAttribute("aria-label", `Seats: ${names.slice(0, 40).join(", ")}`);
+    setAttribute(this.canvas, "aria-label", `Seats: ${names.slice(0, 40).join(", ")}`);
   }
 
   select(event: MouseEvent) {

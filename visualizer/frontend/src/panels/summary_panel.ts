@@ -1,6 +1,6 @@
 /** The run in one row: its size, latencies, goodput against the reader's limits, preemptions, hits and waits. */
 
-import { patchChildren } from "../board/patch_children.ts";
+import { made, patchChildren } from "../board/patch_children.ts";
 import { causeWords, paintCause } from "../drawing/causes.ts";
 import { focused, h, plural } from "../drawing/html.ts";
 import type { Theme } from "../drawing/palette.ts";
@@ -125,10 +125,10 @@ function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
   /** The cell, or that the log lacks its facts. */
   const told = (name: string, facts: Fact[], known: () => HTMLElement) => {
     if (lacks(model, ...facts)) return cell(name, knowledgeWords.unknown);
-    const made = known();
+    const figure = known();
     if (levelOf(model, facts) === "inferred")
-      made.querySelector("strong")?.before(levelDot("inferred"), " ");
-    return made;
+      figure.querySelector("strong")?.before(made(levelDot("inferred")), " ");
+    return figure;
   };
   const share = asked ? `${Math.round((100 * found) / asked)} %` : "none";
   const prompts = asked
@@ -170,7 +170,7 @@ function goodputNodes({ good, requests, duration: took }: Summary, slo: Slo, lev
   const name = `goodput: TTFT ≤ ${ms(slo.ttft)}, ITL p99 ≤ ${ms(slo.itl)} ms`;
   if (level === "unknown") return parts(name, knowledgeWords.unknown);
   const nodes = parts(name, `${good} of ${requests}`, rate);
-  if (level === "inferred") nodes[1].prepend(levelDot(level), " ");
+  if (level === "inferred") nodes[1].prepend(made(levelDot(level)), " ");
   return nodes;
 }
 

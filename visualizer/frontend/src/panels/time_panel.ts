@@ -2,13 +2,14 @@
  * The timeline: strip, lanes and axis, canvases with one time axis; with asynchronous scheduling also its two lanes.
  */
 
-import type { Board } from "../board/board.ts";
+import type { Board, Panel } from "../board/board.ts";
 import { describeStep, overlapWords, textOf } from "../board/descriptions.ts";
 import { Part } from "../board/part.ts";
+import { patchChildren } from "../board/patch_children.ts";
 import { rangeWords } from "../board/range.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeWords, paintCause } from "../drawing/causes.ts";
-import { h, pointIn } from "../drawing/html.ts";
+import { h, hide, pointIn, say, setAttribute, tell } from "../drawing/html.ts";
 import {
   laneAt,
   laneRows,
@@ -64,6 +65,7 @@ const COMFORTABLE = 12; // px per step if the log is too long to be shown whole
 const TIGHTEST = { steps: { wide: 8, narrow: 4 }, time: { wide: 4, narrow: 2 } };
 
 export class TimePanel extends Part {
+  reads: Panel["reads"] = ["selected", "touched", "queue"];
   strip = h("canvas.strip", { role: "img" });
   overlap = h("canvas.overlap", {
     role: "img",
@@ -151,7 +153,7 @@ export class TimePanel extends Part {
     this.log = { first: model.firstStep, last: model.lastStep };
     this.overlap.hidden = !model.settings.async_scheduling;
     const forks = model.requests.filter(({ forked }) => forked);
-    this.forks = forks as Fork[];
+    this.forks = (forks as Fork[]).sort((a, b) => a.forked.step - b.forked.step);
     this.pack();
     this.measureTime();
     for (const painter of this.pencils) painter.forget();
@@ -418,7 +420,7 @@ export class TimePanel extends Part {
       const [scale, top, height] = places[i];
       const left = Math.max(scale.left, scale.x(range?.[0] ?? 0));
       const right = Math.min(scale.right, scale.end(range?.[1] ?? 0));
-      box.hidden = !range || right <= left;
+      hide(box, !range || right <= left);
       if (box.hidden) return;
       for (const [name, value] of Object.entries({ left, top, width: right - left, height }))
         box.style.setProperty(name, `${value * this.board.unit}px`);
@@ -430,10 +432,11 @@ export class TimePanel extends Part {
    * twice.
    */
   writeShown() {
-    const { dataset } = this.lanes;
-    dataset.shown = this.shown().join(" ");
-    dataset.plot = `${this.left} ${this.right}`;
-    dataset.view = `${this.view.from} ${this.view.to}`;
+    tell(this.lanes, {
+      shown: this.shown().join(" "),
+      plot: `${this.left} ${this.right}`,
+      view: `${this.view.from} ${this.view.to}`,
+    });
   }
 
   /** Writes the canvases' labels for screen readers; the tables are in `tables.ts`. */
@@ -442,18 +445,15 @@ export class TimePanel extends Part {
     const { frame } = board;
     this.writeShown();
     const words = describeStep(model, frame.step).map(textOf).join("; ");
-    this.strip.setAttribute("aria-label", `${words}; of ${model.lastStep} steps`);
+    setAttribute(this.strip, "aria-label", `${words}; of ${model.lastStep} steps`);
     this.writeWaiting();
     this.groups.show(Math.floor(this.viewHeight / this.laneHeight));
-    const passes = model.measures.computed(frame.step);
-    this.overlap.setAttribute(
-      "aria-label",
-      `Asynchronous scheduling: step ${frame.step} is scheduled; ${overlapWords(passes)}`,
-    );
-    this.lanes.setAttribute(
-      "aria-label",
-      `Timeline of ${model.requests.length} requests; tables follow`,
-    );
+    const label = `Timeline of ${model.requests.length} requests; tables follow`;
+    setAttribute(this.lanes, "aria-label", label);
+    if (this.overlap.hidden) return;
+    const passes = overlapWords(model.measures.computed(frame.step));
+    const computed = `Asynchronous scheduling: step ${frame.step} is scheduled; ${passes}`;
+    setAttribute(this.overlap, "aria-label", computed);
   }
 
   /** Writes how many requests wait, and the causes of the run's waits. */
@@ -464,20 +464,16 @@ export class TimePanel extends Part {
     const suspended = model.measures.suspended[frame.step - model.firstStep];
     const [number, kinds, act] = this.queueWords;
     const isKnown = !lacks(model, "queue");
-    number.replaceChildren(
-      ...halved(
-        isKnown ? `${count} waiting ${count ? halfDot(model, "waiting_reasons") : ""}` : "waiting",
-      ),
-    );
+    const waiting = `${count} waiting ${count ? halfDot(model, "waiting_reasons") : ""}`;
+    patchChildren(number, halved(isKnown ? waiting : "waiting"));
     const fresh = count - suspended;
-    kinds.textContent =
-      suspended && !narrow ? `${suspended} preempted, ${fresh} new` : count ? "" : "no queue";
-    if (!isKnown) kinds.textContent = knowledgeWords.unknown;
-    act.textContent = store.queue ? "▾ close the queue" : "▸ open the queue";
-    if (narrow) act.textContent = store.queue ? "▾ close" : "▸ open";
-    this.queueButton.setAttribute("aria-expanded", String(!!store.queue));
+    const parted = suspended && !narrow ? `${suspended} preempted, ${fresh} new` : "";
+    say(kinds, isKnown ? parted || (count ? "" : "no queue") : knowledgeWords.unknown);
+    const does = store.queue ? "▾ close" : "▸ open";
+    say(act, narrow ? does : `${does} the queue`);
+    setAttribute(this.queueButton, "aria-expanded", String(!!store.queue));
     this.queueButton.style.width = `${this.left * board.unit}px`;
-    this.band.setAttribute("aria-label", `Waiting requests by cause; ${count} at this step`);
+    setAttribute(this.band, "aria-label", `Waiting requests by cause; ${count} at this step`);
     const causes = [...model.waitCauses];
     const key = `${theme.name} ${causes}`;
     if (this.legendKey === key) return;

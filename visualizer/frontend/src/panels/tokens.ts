@@ -1,6 +1,6 @@
 /** The selected request's text: prompt and output, token by token; underlines show probabilities. */
 
-import type { BoardContext } from "../board/board.ts";
+import type { BoardContext, Panel } from "../board/board.ts";
 import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { closest, h, plural } from "../drawing/html.ts";
@@ -18,6 +18,7 @@ const MOST_PROMPT = 240;
 const MOST_OUTPUT = 400;
 
 export class TokensPanel extends Part {
+  reads: Panel["reads"] = ["selected", "block"];
   /** What the panel shows. */
   written = "";
   shown: number | null = null;

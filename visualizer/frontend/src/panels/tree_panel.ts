@@ -1,10 +1,10 @@
 /** The prefix tree as a panel: header, canvas, pointer events, and a table. */
 
-import type { PanelBoard } from "../board/board.ts";
+import type { Panel, PanelBoard } from "../board/board.ts";
 import { type Line, listed, textOf } from "../board/descriptions.ts";
 import { Part } from "../board/part.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { h, plural, pointIn, visible } from "../drawing/html.ts";
+import { h, plural, pointIn, say, setAttribute, visible } from "../drawing/html.ts";
 import { drawTree, type TreeScene, treeColumns, treeItemAt, treeRow } from "../drawing/tree.ts";
 import { layoutTree, type TreeItem } from "../drawing/tree_layout.ts";
 import type { Frame } from "../model/frame.ts";
@@ -15,6 +15,7 @@ import { tablesBox, treeTable } from "./tables.ts";
 const MOST_ROWS = { wide: 7, narrow: 14 };
 
 export class TreePanel<Of extends PanelBoard = PanelBoard> extends Part<Of> {
+  reads: Panel["reads"] = ["selected"];
   canvas = h("canvas", {
     role: "application",
     tabindex: "0",
@@ -109,16 +110,18 @@ export class TreePanel<Of extends PanelBoard = PanelBoard> extends Part<Of> {
     const blocks = tree.reduce((sum, node) => sum + node.blocks.length, 0);
     const inNodes = `${plural(blocks, "block")} in ${plural(tree.length, "node")}`;
     const none = frame.tails.length ? "no full block yet" : "empty";
-    this.count.textContent = !tree.length
+    const words = !tree.length
       ? none
       : narrow
         ? inNodes
         : `${inNodes}; ${tree[0].marks.length ? "half a square: not in the GPU, dashed: not in the cache" : "half-filled squares are not in the tree yet"}`;
+    say(this.count, words);
     this.describe(inNodes);
   }
 
   describe(inNodes: string) {
-    this.canvas.setAttribute(
+    setAttribute(
+      this.canvas,
       "aria-label",
       `Prefix tree: ${inNodes}; arrow keys move through it, Enter selects a request that uses the node; a table follows`,
     );

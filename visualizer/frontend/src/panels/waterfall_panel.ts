@@ -4,9 +4,9 @@
  * the step that the part belongs to.
  */
 
-import type { Board } from "../board/board.ts";
+import type { Board, Panel } from "../board/board.ts";
 import { Part } from "../board/part.ts";
-import { patchChildren } from "../board/patch_children.ts";
+import { made, patchChildren } from "../board/patch_children.ts";
 import css from "../board/waterfall.css";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeWords } from "../drawing/causes.ts";
@@ -42,6 +42,7 @@ const NOTE =
   "paler: behind another request; dot: first token, filled when late; bold: outside the SLO";
 
 export class WaterfallPanel extends Part {
+  reads: Panel["reads"] = ["selected", "touched", "slo"];
   /** A key of SORTINGS, or "groups"; null until a reader chooses: groups, if there are more requests than rows. */
   chosen: string | null = null;
   /** The names of the groups whose requests all have a row. */
@@ -378,7 +379,7 @@ export class WaterfallPanel extends Part {
       if (group) return this.head(group, index);
       const { request } = time;
       const shorter = this.painter.cutName(request.name, this.left - SWATCH, { bold: true });
-      const name = chip(request.id, context, shorter);
+      const name = made(chip(request.id, context, shorter));
       if (shorter !== request.name) {
         name.title = request.name;
         name.setAttribute("aria-label", request.name);

@@ -2,7 +2,7 @@
 
 import type { Board } from "../board/board.ts";
 import { Part } from "../board/part.ts";
-import { patchChildren } from "../board/patch_children.ts";
+import { type Description, patchChildren } from "../board/patch_children.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, h } from "../drawing/html.ts";
 import { drawBar, drawFlag, partsOf } from "../drawing/waterfall_bar.ts";
@@ -145,7 +145,7 @@ function rowOf(row: CauseRow, time: RequestTime, context: WaterfallContext, unit
   return tr(timeWords(row.time, unit), [...words, " ", ...stepLinks(row.steps)], row.mark);
 }
 
-function tr(time: string, words: (Node | string)[], source: Knowledge) {
+function tr(time: string, words: (Node | Description | string)[], source: Knowledge) {
   return h(
     "tr",
     h("th", { scope: "row" }, time),

@@ -201,7 +201,7 @@ class PredictionPage extends Shell {
 
   /** A request's name in a label; a button would take the click. */
   nameOf(id: number) {
-    return h("span.chip", ...chip(id, this.context()).childNodes);
+    return h("span.chip", ...chip(id, this.context()).children);
   }
 
   submit(event: Event) {
