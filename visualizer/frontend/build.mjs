@@ -20,7 +20,7 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
-import { build } from "esbuild";
+import { build, transformSync } from "esbuild";
 import { drawGallery } from "./gallery.mjs";
 import { styleSheetAsText } from "./style_sheets.mjs";
 
@@ -137,8 +137,7 @@ function packed(names) {
 
 /** The code that unpacks modules once for all of their copies in a page. */
 function loader() {
-  return `// Underglass: built from visualizer/frontend/src by build.mjs, deflated. Do not edit.
-const urls = (globalThis[Symbol.for("underglass.modules")] ??= {});
+  const code = `const urls = (globalThis[Symbol.for("underglass.modules")] ??= {});
 async function unpacked([length, text]) {
   const view = new DataView(new ArrayBuffer((text.length / 5) * 4));
   for (let i = 0; i < text.length; i += 5) {
@@ -160,6 +159,8 @@ async function load(key, ...packs) {
   return import(urls[key]);
 }
 `;
+  const short = transformSync(code, { minifyWhitespace: true, minifySyntax: true }).code;
+  return `// Underglass: built from visualizer/frontend/src by build.mjs, deflated. Do not edit.\n${short}`;
 }
 
 /** Four bytes as five digits: shorter than base64. */

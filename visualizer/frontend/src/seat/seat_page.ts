@@ -7,6 +7,7 @@
 import { Board } from "../board/board.ts";
 import { bindKeys } from "../board/keys.ts";
 import pages from "../board/pages.css";
+import { patchChildren } from "../board/patch_children.ts";
 import type { Answer, Ask, Candidate, Choice, Decision, Python, Question } from "../board/seat.ts";
 import { Shell } from "../board/shell.ts";
 import { View } from "../board/view.ts";
@@ -240,7 +241,7 @@ export class SeatPage extends Shell implements GhostHost {
     this.log = b;
     const [before, after] = consequence.busy_ms;
     this.gains.set(this.chosen, after - before);
-    this.said.replaceChildren(...this.words(consequence.words, this.models[0]));
+    patchChildren(this.said, this.words(consequence.words, this.models[0]));
     Object.assign(this.root.dataset, { busy: `${before} ${after}`, ready: "true" });
     this.drawGhost();
     this.writeCandidates();
@@ -254,7 +255,7 @@ export class SeatPage extends Shell implements GhostHost {
     const none =
       answer.error ??
       "nothing is decided between two candidates. You can change what the engine has.";
-    this.heading.replaceChildren(lead, ...(decision ? this.words(decision.question) : [none]));
+    patchChildren(this.heading, [lead, ...(decision ? this.words(decision.question) : [none])]);
     this.said.textContent = decision ? "Choose one: no result is shown before." : "";
     this.where.textContent =
       decisions.length > 1 ? `decision ${this.at + 1} of ${decisions.length} in this step` : "";
