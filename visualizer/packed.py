@@ -21,6 +21,8 @@ from visualizer.scenario import find_scenario
 # larger.
 GZIP_LEVEL = 6
 _LONG = 20_000  # events; a page draws a shorter log once all of it is read
+# Events. A tour takes 0.03 ms for each; a page asks for that of a longer log when it is wanted.
+_TOLD_AT_ONCE = 10_000
 _LARGE_LOG = 20_000_000  # bytes before packing
 
 
@@ -54,9 +56,11 @@ def pack(log: EventLog | ClusterLog) -> bytes:
 def run_in_words(log: EventLog | ClusterLog, regimes: Regimes | None = None) -> dict[str, Any]:
     """Return what a page says of a whole run: what limited it and, of one engine, what ideas saved.
 
-    `regimes` are those of the log, if they are known already.
+    `regimes` are those of the log, if they are known already. A log that is not long has its tour, too.
     """
     said = (regimes or read(log).regimes).as_dict()
+    if len(log) <= _TOLD_AT_ONCE:
+        said["tour"] = read(log).tour.as_dict()["scenes"]
     if isinstance(log, ClusterLog):
         return said
     return said | {"saved": [asdict(saving) for saving in savings(log)]}

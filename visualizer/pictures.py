@@ -1,9 +1,10 @@
-"""Save pictures of a run: a postcard of one step, and a GIF of a range of steps.
+"""Save pictures of a run: a postcard of one step, a GIF of a range of steps, and a tour.
 
     to_postcard(log, "step.svg", step=30)       # or .png; 1200 x 630 pixels
     to_gif(log, "run.gif", steps=(20, 40))      # one postcard per step, two per second
+    tour_to_file(page, Path("tour.pdf"))        # all scenes on one page; or a GIF with one per frame
 
-The board draws both in a headless Chromium. They need `pip install "underglass[pictures]"` and, unless
+The board draws them in a headless Chromium. They need `pip install "underglass[pictures]"` and, unless
 a Chromium is installed, `playwright install chromium`. On a board, the key C saves the same pictures
 and needs neither.
 """
@@ -11,8 +12,9 @@ and needs neither.
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 MAX_STEPS = 120  # steps of a GIF, as in frontend/src/board/postcard_box.ts
+_MARGIN: Any = dict.fromkeys(("top", "right", "bottom", "left"), "8mm")
 _NO_CHROMIUM = "a picture needs a Chromium: install one with `playwright install chromium`"
 
 
@@ -106,7 +109,41 @@ def _draw(
             thread.submit(_save, board.as_uri() + fragment, path, follow).result()
 
 
+def tour_to_file(page: Path, path: Path) -> None:
+    """Write the tour that an HTML page opens with to `path`: a .gif, or a .pdf of one page.
+
+    Raises RuntimeError if no Chromium is found.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(_save_tour, page.resolve().as_uri(), path).result()
+
+
+def _save_tour(address: str, path: Path) -> None:
+    with _opened(address) as page:
+        page.wait_for_selector(".underglass[data-tour]", timeout=0)
+        if path.suffix == ".pdf":
+            page.pdf(path=path, format="A4", landscape=True, print_background=True, margin=_MARGIN)
+            return
+        with page.expect_download(timeout=0) as download:
+            page.locator(".tour [data-act=gif]").click()
+        download.value.save_as(path)
+
+
 def _save(address: str, path: Path, follow: "Callable[[Page], None] | None") -> None:
+    with _opened(address) as page:
+        page.wait_for_selector(".underglass[data-ready=true][data-loaded='1']", timeout=0)
+        page.locator(".underglass").press("-")  # slow down to two steps per second
+        page.locator(".underglass").press("c")
+        with page.expect_download(timeout=0) as download:
+            page.locator(f".postcard [data-format={path.suffix[1:]}]").click()
+            if follow:
+                follow(page)
+        download.value.save_as(path)
+
+
+@contextmanager
+def _opened(address: str) -> "Iterator[Page]":
+    """Open a page in a headless Chromium."""
     with needs_extra("a picture"):
         from playwright.sync_api import Error, sync_playwright
     with sync_playwright() as playwright:
@@ -118,14 +155,7 @@ def _save(address: str, path: Path, follow: "Callable[[Page], None] | None") -> 
             raise RuntimeError(f"{_NO_CHROMIUM}. {error}") from error
         page = browser.new_page()
         page.goto(address)
-        page.wait_for_selector(".underglass[data-ready=true][data-loaded='1']", timeout=0)
-        page.locator(".underglass").press("-")  # slow down to two steps per second
-        page.locator(".underglass").press("c")
-        with page.expect_download(timeout=0) as download:
-            page.locator(f".postcard [data-format={path.suffix[1:]}]").click()
-            if follow:
-                follow(page)
-        download.value.save_as(path)
+        yield page
         browser.close()
 
 

@@ -13,14 +13,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from server.api.apart import run_apart
 from server.api.live import previous_run
 from server.api.operation import check_allowed
 from server.core.event_log import json_lines
 from server.core.models import Models, ViewedModel
-from server.http.errors import ApiError, unavailable
-from underglass import child
+from server.http.errors import ApiError
 
-SECONDS = 60.0
 _NAMES = ("the old run", "the new run")
 _COMPARED: dict[int | str, dict[str, Any]] = {
     200: {
@@ -56,33 +55,9 @@ def routes(models: Models) -> APIRouter:
                 paths = [Path(folder) / name for name in ("old.jsonl", "new.jsonl")]
                 paths[0].write_bytes(await asyncio.to_thread(gzip.decompress, previous.log))
                 paths[1].write_bytes(await asyncio.to_thread(json_lines, events))
-                return Response(await _compare(paths), media_type="application/json")
+                facts = await run_apart(
+                    "the comparison", "compare", "visualizer.comparing", *paths, *_NAMES
+                )
+                return Response(facts, media_type="application/json")
 
     return router
-
-
-async def _compare(paths: list[Path]) -> bytes:
-    """Return the output of `visualizer/comparing/__main__.py`."""
-    process = await asyncio.create_subprocess_exec(
-        *child.python("visualizer.comparing", *paths, *_NAMES),
-        env=child.environment(),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(SECONDS):
-            output, errors = await process.communicate()
-    except TimeoutError:
-        message = f"the comparison took longer than {SECONDS:.0f} s: compare shorter runs"
-        raise unavailable(message, "compare_too_slow") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        last = errors.decode(errors="replace").strip().rpartition("\n")[2]
-        raise ApiError(
-            500, f"the comparison failed: {last}", type="server_error", code="compare_failed"
-        )
-    return output

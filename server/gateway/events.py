@@ -1,4 +1,4 @@
-"""/events and /trace of a gateway, the cluster log, live and as a file; and /regimes, what limited it.
+"""/events and /trace of a gateway, the cluster log, live and as a file; /regimes and /tour tell of it.
 
 The stream is that of one server (`server/api/live.py`) with the cluster's events. A viewer first gets
 the log's head: `cluster_started`, and for each replica that is present its `replica_joined` and a
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from engine.cluster.cluster_log import ClusterLog
 from server.api.live import EVENTS, TRACE, Feed
 from server.api.operation import may_control
+from server.api.tour import TOUR, teller
 from server.core.event_log import json_lines
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
@@ -23,7 +24,7 @@ from visualizer.reading.regimes import regimes_of_cluster
 
 
 def routes(gateway: Gateway) -> APIRouter:
-    """Return the routes /events, /trace and /regimes."""
+    """Return the routes /events, /trace, /regimes and /tour."""
     router = APIRouter(tags=["Event log"])
 
     @router.get("/trace", response_class=Response, responses=TRACE)
@@ -39,6 +40,13 @@ def routes(gateway: Gateway) -> APIRouter:
         for event in list(gateway.log):
             log.append(event)
         return (await asyncio.to_thread(regimes_of_cluster, log)).as_dict()
+
+    tell = teller()
+
+    @router.get("/tour", response_class=Response, responses=TOUR)
+    async def tour() -> Response:
+        """Tell what happened in the most recent part of the cluster log, in a few scenes."""
+        return await tell(lambda: gateway.log)
 
     @router.get("/events", response_class=Response, responses=EVENTS)
     async def events(

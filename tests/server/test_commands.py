@@ -27,6 +27,7 @@ from visualizer.sources import read_source
 COMMANDS = get_command(app).commands
 # Switches whose opposite means something: a setting of the engine, or a default that is on.
 WITH_AN_OPPOSITE = {
+    "tell": {"text"},
     "serve": {"chunked_prefill", "preemption", "async_scheduling", "jump_forward"},
     "open": {"text", "browser"},
     "listen": {"text", "browser"},

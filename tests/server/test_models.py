@@ -378,7 +378,7 @@ def test_a_name_is_a_name_and_never_a_path(auto, directory, name):
     answered = complete(auto, name)
     assert answered["status"] == 404
     assert (answered["error"]["code"], answered["error"]["param"]) == ("model_not_found", "model")
-    for path in ("/health", "/ready", "/trace", "/events", "/regimes"):
+    for path in ("/health", "/ready", "/trace", "/events", "/regimes", "/tour"):
         assert fetch(auto, path, params={"model": name}).status_code == 404
 
 

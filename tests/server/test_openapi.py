@@ -13,7 +13,7 @@ POST /v1/chat/completions/render, POST /v1/responses/render, POST /v1/responses,
 GET /ping, POST /ping, GET /version, GET /load,
 GET /v1/models, GET /v1/models/{name},
 POST /tokenize, POST /detokenize, GET /health, GET /ready, GET /join, GET /metrics, GET /trace,
-GET /events, GET /regimes,
+GET /events, GET /regimes, GET /tour,
 POST /engine/pause, POST /engine/resume, POST /engine/step, POST /engine/run_until,
 POST /engine/hold_submissions, POST /engine/release_submissions, POST /engine/restart,
 POST /engine/screen, GET /compare, POST /seat, GET /kv_event_sources, POST /kv/adopt, POST /kv/export

@@ -32,6 +32,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/metrics", None),
     ("GET", "/trace", None),
     ("GET", "/regimes", None),
+    ("GET", "/tour", None),
     ("GET", "/v1/models", None),
     ("GET", "/v1/models/alphabet", None),
     *(("POST", path, body) for path, body in VALID.items() if not path.startswith("/engine")),

@@ -242,6 +242,7 @@ def test_a_live_page_is_served_with_its_script_and_feed(served, log):
     page = client.ask()[1].decode()
     assert "&lt;run&gt;" in page and "<run>" not in page and 'data-theme="dark"' in page
     assert json.loads(client.ask("regimes")[1]) == read(log).regimes.as_dict()
+    assert client.ask("tour")[1] == read(log).tour.to_json()
     assert client.ask("live.js")[1] == (ROOT / "visualizer/static/modules/live.js").read_bytes()
     connection = http.client.HTTPConnection(client.place, timeout=20)
     connection.request("GET", client.root + "events?past=true")
@@ -258,14 +259,17 @@ def test_open_needs_no_package_of_the_server_and_ends_with_ctrl_c(trace):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=where
     ) as process:
         assert process.stdout and process.stderr
-        status, page = Client(process.stdout.readline().strip()).ask()
+        client = Client(process.stdout.readline().strip())
+        (status, page), (_, tour) = client.ask(), client.ask("tour")
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0, process.stderr.read()
         assert "Traceback" not in process.stderr.read()
     assert status == 200
     log = EventLog.load(trace)
+    assert tour == read(log).tour.to_json()
     board = to_html(log, title="run.jsonl")
-    assert len(page) == len(board.encode()) + len(', translate: "translate", decide: "decide"')
+    asked = ', translate: "translate", tour: "tour", decide: "decide"'
+    assert len(page) == len(board.encode()) + len(asked)
     for command in ("open", "listen"):
         shown = [sys.executable, "-c", RUN, command, "--help"]
         done = subprocess.run(shown, capture_output=True, text=True, check=True, env=where)

@@ -16,6 +16,7 @@ from underglass.commands.listen import listen
 from underglass.commands.open import open_logs
 from underglass.commands.options import fail
 from underglass.commands.serve import serve
+from underglass.commands.tell import tell_me
 from underglass.commands.what_if import what_if
 from underglass.commands.why import why
 
@@ -122,6 +123,9 @@ app.command(
     cls=SectionedCommand,
     short_help="Replay a log's arrivals with other settings.",
 )(what_if)
+app.command(
+    name="tell", cls=SectionedCommand, short_help="Tell what happened in a log, in a few scenes."
+)(tell_me)
 app.command(cls=SectionedCommand, short_help="Ask a log why a request was slow.")(why)
 
 app.command(

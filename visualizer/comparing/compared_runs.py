@@ -30,6 +30,7 @@ from visualizer.comparing.engines import engines_note, is_foreign
 from visualizer.comparing.inputs import input_changes
 from visualizer.comparing.run_totals import ADOPTED, HELD, is_better, run_totals
 from visualizer.comparing.same_machine import fit_record, fitted, model_errors, retime
+from visualizer.comparing.tour import tour_of_comparison
 from visualizer.logs import (
     AXES,
     LogLike,
@@ -44,6 +45,7 @@ from visualizer.reading.knowledge import part_words
 from visualizer.reading.messages import count
 from visualizer.reading.rows import RequestRow
 from visualizer.reading.story import names_of, plain
+from visualizer.reading.tour import Tour
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,8 +172,23 @@ class ComparedRuns(Compared):
         a, b = ({row.request: row for row in _unpaused_rows(log)} for log in self.logs)
         return a, b
 
+    def names_of(self, run: int) -> dict[int, str]:
+        """Return the names of the requests of run 0 or 1."""
+        return self._names_of[run]
+
     @property
-    def _paired_rows(self) -> list[tuple[RequestRow, RequestRow]]:
+    def tour(self) -> Tour:
+        """Which run took longer, where they part, and what limited each: see `reading/tour`."""
+        return tour_of_comparison(self)
+
+    @property
+    def better_busy(self) -> str:
+        """The run with less busy time: "a", "b", "noise", "unknown" or "", as in `is_better`."""
+        busy = self.total_values.get("busy time, ms", (None, None))
+        return is_better("busy time, ms", *busy, self._accuracy)
+
+    @property
+    def paired_rows(self) -> list[tuple[RequestRow, RequestRow]]:
         """The rows of the paired requests. A sample that was never forked has an id but no row."""
         a, b = self._rows
         return [(a[one], b[two]) for one, two in self._pairs.items() if one in a and two in b]
@@ -183,7 +200,7 @@ class ComparedRuns(Compared):
         Each measure has three columns: `ttft_ms_a`, `ttft_ms_b` and `ttft_ms_change` (B minus A).
         """
         pd = import_pandas("Comparison.requests")
-        rows = self._paired_rows
+        rows = self.paired_rows
         names = [self._names_of[0][one.request] for one, _ in rows]
         index = pd.Index([one.request for one, _ in rows], name="request")
         table = pd.DataFrame({"name": names, "id_b": [two.request for _, two in rows]}, index)
@@ -223,7 +240,7 @@ class ComparedRuns(Compared):
     def page_facts(self) -> dict[str, Any]:
         """Return the texts and numbers that the page shows, as JSON values."""
         found = self.difference
-        rows = self._paired_rows
+        rows = self.paired_rows
         moved = sorted(rows, key=_movement, reverse=True)[:MAX_ROWS]
         return {
             "names": list(self.names),
@@ -232,6 +249,7 @@ class ComparedRuns(Compared):
             "inputs": self.inputs or self._unknown_inputs(),
             "note": self.note,
             "verdict": self.verdict,
+            "tour": self.tour.as_dict()["scenes"],
             "difference": found
             and {name: getattr(found, name) for name in ("step", "a", "b", "requests")},
             "differing": self._differing,

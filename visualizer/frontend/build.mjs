@@ -32,7 +32,7 @@ const ENTRIES = {
   live_page: "../../server/pages/live.ts",
   gateway_page: "../../server/pages/gateway.ts",
 };
-const LIMIT = 178_000; // bytes of board.js
+const LIMIT = 190_000; // bytes of board.js
 // 85 characters that no string, script or template has to escape.
 const DIGITS = Array.from({ length: 94 }, (_, i) => String.fromCharCode(33 + i))
   .filter((one) => !"\"\\'`<>&$=".includes(one))

@@ -17,6 +17,7 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import AnyClusterEvent, ClusterStarted
 from engine.core.log import Event, EventLog, LogError
 from engine.core.log.vocabulary import Keyframe, RunStarted
+from visualizer.reading.reading import read
 from visualizer.reading.regimes import ClusterRegimes, regimes_of
 from visualizer.reading.without_text import without_text
 from visualizer.sources import READERS
@@ -124,6 +125,17 @@ class LiveLog:
                 {name: regimes_of(one) for name, one in replicas.items()}
             ).as_dict()
         return regimes_of(EventLog.from_events(events)).as_dict() if events else {}
+
+    def tour(self) -> bytes:
+        """Return the tour of the events that are kept, as JSON."""
+        with self._changed:
+            events, kept = list(self._log or []), ClusterLog()
+            is_cluster = isinstance(self._log, ClusterLog)
+        if not is_cluster:
+            return read(EventLog.from_events(events)).tour.to_json()  # type: ignore[arg-type]
+        for event in events:
+            kept.append(event)  # type: ignore[arg-type]
+        return read(kept).tour.to_json()
 
     def end(self, why: str) -> None:
         """Tell all pages why no more events come."""

@@ -10,6 +10,7 @@ from string import Template
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog, LogError
+from visualizer import read
 from visualizer.front_end import MODULES, with_board
 from visualizer.html import write_page
 from visualizer.indexed.beside import index_of
@@ -36,7 +37,7 @@ _LIST = Template(
 </html>
 """
 )
-TRANSLATE, INDEX, GROWING, DECIDE = "translate", "index", "growing", "decide"
+TRANSLATE, TOUR, INDEX, GROWING, DECIDE = "translate", "tour", "index", "growing", "decide"
 _MOST_ASKED = 10_000  # bytes of a question
 
 
@@ -52,7 +53,8 @@ def board_routes(
     options: dict[str, str] = {}
     routes: dict[str, Route] = {f"POST {TRANSLATE}": _translate}
     if len(logs) == 1:
-        options["translate"] = TRANSLATE
+        options |= {"translate": TRANSLATE, "tour": TOUR}
+        routes[f"GET {TOUR}"] = _telling(logs[0])
         if isinstance(indexed := logs[0], IndexedLog):
             options["from"] = INDEX
             routes[f"GET {INDEX}"] = ranges_of(indexed.index.path)
@@ -93,12 +95,16 @@ def indexed_routes(path: Path, theme: str | None) -> dict[str, Route]:
     def growing(_request: Request) -> Answer:
         return Answer(growing_index(path), "application/octet-stream")
 
-    names = ("GET ", f"GET {INDEX}", f"POST {DECIDE}", "GET seat.js")
+    names = ("GET ", f"GET {INDEX}", f"GET {TOUR}", f"POST {DECIDE}", "GET seat.js")
     return {
         **{name: partial(unindexed, name) for name in names},
         f"POST {TRANSLATE}": _translate,
         f"GET {GROWING}": growing,
     }
+
+
+def _telling(log: EventLog | ClusterLog) -> Route:
+    return lambda _request: Answer(read(log).tour.to_json(), "application/json")
 
 
 def _deciding(log: EventLog) -> Route:
@@ -150,9 +156,13 @@ def live_routes(log: LiveLog, theme: str | None) -> dict[str, Route]:
     def regimes(_request: Request) -> Answer:
         return Answer(json.dumps(log.regimes()).encode(), "application/json")
 
+    def tour(_request: Request) -> Answer:
+        return Answer(log.tour(), "application/json")
+
     return {
         "GET ": page,
         "GET events": events,
+        f"GET {TOUR}": tour,
         "GET regimes": regimes,
         **{f"GET {module.name}": _script(module) for module in MODULES.glob("*.js")},
     }

@@ -7,6 +7,7 @@
     read(engine.log).why("Ada", step=7)   the causal chain in words
     read(engine.log).waterfall            where each request's time went
     read(engine.log).regimes              what limited the run, from when to when
+    read(engine.log).tour                 what happened, in five to nine scenes
 
 A log only records: `engine/core/log` appends, saves, loads and folds. Nothing here is stored either,
 because each property is computed from the events when it is asked for.
@@ -39,6 +40,7 @@ from visualizer.reading.rows.unknown import (
     source_of,
     without_unknown,
 )
+from visualizer.reading.tour import Tour, tour_of, tour_of_cluster
 from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.why import answer
 from visualizer.reading.why.elsewhere import why_missed_in_cluster
@@ -160,6 +162,11 @@ class Reading:
         """What limited the run, from when to when, and what that cost."""
         return regimes_of(self.log)
 
+    @property
+    def tour(self) -> Tour:
+        """What happened, in five to nine scenes; a calm or very short run has fewer."""
+        return tour_of(self.log)
+
     def why(self, request: int | str, step: int | None = None) -> str:
         """Return what happened to a request in a step, and why; None: in the last step."""
         if isinstance(request, str):
@@ -200,6 +207,11 @@ class ClusterReading:
     def regimes(self) -> ClusterRegimes:
         """What limited each replica, and where requests waited longest."""
         return regimes_of_cluster(self.log)
+
+    @property
+    def tour(self) -> Tour:
+        """What the router decided, and what happened at the replica where requests wait longest."""
+        return tour_of_cluster(self.log)
 
     @property
     def token_rows(self) -> list[DeliveredRow]:

@@ -85,6 +85,9 @@ class ClusterBoard(PictureWidget):
         return f"ClusterBoard({count(len(log.replicas), 'replica')}, {count(requests, 'request')})"
 
     def _answer(self, _: Any, message: Any, __: Any) -> None:
-        """Send the front end a log that is too large to be saved."""
-        if isinstance(message, dict) and message.get("ask") == "log":
+        """Send the front end what it asks for: a log that is too large to be saved, or the tour."""
+        asked = message.get("ask") if isinstance(message, dict) else None
+        if asked == "log":
             self.send({"log": True}, [self._packed])
+        elif asked == "tour":
+            self.send({"tour": True}, [read(self.events).tour.to_json()])

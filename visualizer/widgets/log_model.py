@@ -127,10 +127,12 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         }
 
     def _answer(self, _: Any, message: Any, __: Any) -> None:
-        """Send the front end what it asks for: the whole log, a trace, or the scheduler's seat."""
+        """Send the front end what it asks for: the whole log, a trace, the tour, or the seat."""
         asked = message.get("ask") if isinstance(message, dict) else None
         if asked == "log":
             self.send({"log": True}, [self.packed])
+        elif asked == "tour":
+            self.send({"tour": True}, [read(self.events).tour.to_json()])
         elif asked == "page":
             self.send({"page": True}, [with_board("seat.js").encode()])
         elif asked == "seat":

@@ -35,6 +35,7 @@ export function actionsOf(board: Board, names: PanelName[]) {
     postcard: () => board.postcard.open(),
     perfetto: () => showInPerfetto(board),
     seat: () => takeSeat(board),
+    tell: () => void board.tellMe(),
     help: () => board.toggleHelp(),
     escape: () => dismiss(board),
   };

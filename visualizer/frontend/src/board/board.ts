@@ -29,6 +29,8 @@ import { TimePanel } from "../panels/time_panel.ts";
 import { TokensPanel } from "../panels/tokens.ts";
 import { TreePanel } from "../panels/tree_panel.ts";
 import { WaterfallPanel } from "../panels/waterfall_panel.ts";
+import { openTour, type Tell } from "../tour/open_tour.ts";
+import type { Scene } from "../tour/scenes.ts";
 import { actionsOf } from "./actions.ts";
 import { boardFoot, buildControls, StepSlider } from "./controls.ts";
 import { Focus } from "./focus.ts";
@@ -83,6 +85,7 @@ export interface BoardOptions extends ShellOptions {
   run?: RunInWords | null; // what limited it
   trace?: () => Promise<Uint8Array>; // the bytes of a trace for Perfetto
   seat?: Seat; // Python that runs the log again
+  tell?: Tell; // the scenes of its tour, if they do not come with `run`
 }
 
 const PANELS = {
@@ -125,6 +128,7 @@ export class Board extends Shell {
   about: About | undefined;
   trace: (() => Promise<Uint8Array>) | undefined;
   seat: Seat | undefined;
+  tell: Tell | undefined;
   store: ViewStore;
   onChange: (state: BoardState) => void;
   panel: PanelName | null;
@@ -173,6 +177,7 @@ export class Board extends Shell {
     this.run.show(options.run);
     this.trace = options.trace;
     this.seat = options.seat;
+    this.tell = options.tell;
     this.store = view.store;
     this.onChange = onChange;
     this.panel = this.only = panelNamed(options.panel);
@@ -304,6 +309,22 @@ export class Board extends Shell {
     if (this.model) this.layout();
   }
 
+  /** Tells what happened, scene by scene, about the log as it is now. */
+  tellMe() {
+    const { model } = this;
+    this.view.play(false);
+    const host = {
+      title: this.about?.title ?? "",
+      theme: () => this.theme,
+      modelOf: () => model,
+      leave: ({ step, requests }: Scene) => {
+        if (step !== null) this.goTo(step);
+        if (requests.length) this.select(requests[0]);
+      },
+    };
+    return openTour(this, host, this.run.run?.tour, this.tell);
+  }
+
   /** Opens or closes the list of waiting requests. */
   toggleQueue() {
     this.store.set({ queue: !this.store.queue });
@@ -395,7 +416,7 @@ export class Board extends Shell {
    * when it gets one.
    */
   layout() {
-    if (!this.model || !this.root.clientWidth) return;
+    if (!this.model || !this.root.clientWidth || this.isTold) return;
     const width = this.root.clientWidth;
     const { root, only, parts } = this;
     this.laidOutFor = width;

@@ -67,6 +67,7 @@ export const buildFoot = (entries: [act: string, name: string, key: string, does
 /** The buttons below the board of one engine. */
 export const boardFoot = (act: Actions) =>
   buildFoot([
+    ["tell", "Tell me", "G", act.tell],
     ["search", "Search", "/", act.search],
     ["waterfall", "Where did the time go?", "Y", act.waterfall],
     ["seat", "You decide", "U", act.seat],

@@ -60,7 +60,8 @@ export class Shell {
     this.setTheme();
     watchTheme(() => this.setTheme(), signal);
     // The height depends on the content; only a new width requires a new layout.
-    onResize(this.root, () => this.root.clientWidth !== this.laidOutFor && this.layout(), signal);
+    const isNew = () => this.root.clientWidth !== this.laidOutFor && !this.isTold;
+    onResize(this.root, () => isNew() && this.layout(), signal);
     signal.addEventListener("abort", () => this.root.remove());
   }
 
@@ -76,6 +77,11 @@ export class Shell {
     this.narrow = this.isNarrow();
     this.root.dataset.layout = this.narrow ? "narrow" : "wide";
     this.render();
+  }
+
+  /** Whether a tour stands in its place. */
+  get isTold() {
+    return this.root.dataset.tour !== undefined;
   }
 
   /** Whether there is room for one column only. */

@@ -27,6 +27,8 @@ import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import { duration } from "../model/duration.ts";
 import { RunSentence } from "../panels/run_panel.ts";
 import { runCells } from "../panels/summary_panel.ts";
+import { openTour, type Tell } from "../tour/open_tour.ts";
+import type { Scene } from "../tour/scenes.ts";
 import css from "./cluster.css";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
 import { buildClusterKeys } from "./cluster_keys.ts";
@@ -72,7 +74,8 @@ const CROWD = 72; // lanes visible at once, of all replicas together
 
 export interface ClusterBoardOptions extends ShellOptions {
   about?: About | null;
-  run?: { sentence: string } | null; // what limited it
+  run?: { sentence: string; tour?: Scene[] } | null; // what limited it
+  tell?: Tell; // the scenes of its tour, if they do not come with `run`
   onChange?: (state: { at: number; selected: number | null }) => void;
 }
 
@@ -100,7 +103,9 @@ export class ClusterBoard extends Shell {
   }) as Store<ClusterState> & ClusterState;
   model!: ClusterModel;
   sentence = h("p.sentence");
-  run = new RunSentence();
+  run = new RunSentence(() => this.tellMe());
+  scenes: Scene[] | undefined;
+  tell: Tell | undefined;
   summary = runCells();
   router = h("canvas", { role: "img" });
   routerPainter = new CanvasPainter(this.router);
@@ -130,6 +135,8 @@ export class ClusterBoard extends Shell {
     super(host, options, { name: ".cluster", label: "Cluster", css, tabindex: "0" });
     this.onChange = options.onChange ?? (() => {});
     this.run.show(options.run?.sentence);
+    this.scenes = options.run?.tour;
+    this.tell = options.tell;
     const right = [this.decision, this.agreement, this.forms].map(({ element }) => element);
     this.all = h(
       "div.all",
@@ -291,6 +298,24 @@ export class ClusterBoard extends Shell {
   }
 
   // Actions
+
+  /** Tells what happened, scene by scene. */
+  tellMe() {
+    const { model } = this;
+    const host = {
+      title: "a cluster",
+      theme: () => this.theme,
+      modelOf: ({ replica }: Scene) => model.replica(replica)?.model ?? null,
+      nameOf: (id: number) => model.request(id)?.name,
+      leave: ({ replica, step, requests }: Scene) => {
+        const told = model.replica(replica);
+        const at = told && step !== null ? told.endOf(step) : null;
+        if (at != null) this.goTo(at);
+        else if (!replica && requests.length) this.select(requests[0]);
+      },
+    };
+    return openTour(this, host, this.scenes, this.tell);
+  }
 
   /** Moves the cursor. */
   goTo(at: number) {

@@ -7,7 +7,7 @@
 import { h } from "../drawing/html.ts";
 import { KernelSync } from "../host/kernel_sync.ts";
 import { fromBase64 } from "../host/log_bytes.ts";
-import { askForAWhile, hear, type Widget } from "../host/notebook.ts";
+import { askForAWhile, hear, tourFrom, type Widget } from "../host/notebook.ts";
 import { keep, moveInto } from "../host/outputs.ts";
 import { ClusterBoard } from "./cluster_board.ts";
 import { drawClusterComparison } from "./compare_clusters.ts";
@@ -24,6 +24,8 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   // anywidget does not tell a widget its own id, but each widget has a layout of its own.
   const layout = traits.get("layout")?.model_id;
   board.run.show(traits.get("run")?.sentence);
+  board.scenes = traits.get("run")?.tour;
+  board.tell = () => tourFrom(traits);
   const sync = new KernelSync(traits, layout && `IPY_MODEL_${layout}`, () => known(board));
   keep({ model: traits, el }, key, board, () => [board]);
   const follow = (name: string, go: () => void) =>

@@ -19,6 +19,7 @@ const KEYS: [key: string, what: string][] = [
   ["W S", "zoom in or out"],
   ["A D", "move the time axis left or right"],
   ["F", "show the whole run; press it again for the selected request"],
+  ["G", "tell me what happened: a guided tour of the run"],
   ["O", "open the board of the selected request's replica"],
   ["Esc", "close the box or the replica; then clear the selection"],
   ["?", "show this list"],
@@ -33,9 +34,14 @@ const MOUSE: [key: string, what: string][] = [
 /** Binds the keys, adds the list of them to the board, and returns the buttons below it. */
 export function buildClusterKeys(board: ClusterBoard) {
   const act = actionsOf(board);
-  bindKeys(board.root, { ...movingKeys(act), o: act.open }, () => !!board.model && !board.showsOne);
+  bindKeys(
+    board.root,
+    { ...movingKeys(act), o: act.open, g: act.tell },
+    () => !!board.model && !board.showsOne,
+  );
   board.help = buildHelp(act.help, KEYS, MOUSE);
   return buildFoot([
+    ["tell", "Tell me", "G", act.tell],
     ["play", "Play", "space", act.toggle],
     ["previous", "Previous decision", "↑", () => act.neighbour(-1)],
     ["next", "Next decision", "↓", () => act.neighbour(1)],
@@ -67,6 +73,7 @@ function actionsOf(board: ClusterBoard) {
     zoom: (factor: number) => board.zoom(factor),
     pan: (share: number) => board.pan(share),
     fit: () => board.fit(),
+    tell: () => void board.tellMe(),
     help: () => board.toggleHelp(),
     escape() {
       if (!board.help?.hidden) board.toggleHelp();

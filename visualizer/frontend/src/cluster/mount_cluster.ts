@@ -9,6 +9,7 @@ import { h } from "../drawing/html.ts";
 import { bytesOf, headOf } from "../host/log_bytes.ts";
 import { LogReader } from "../host/log_reader.ts";
 import { endOfLog, mount, showError } from "../host/widget.ts";
+import { tellFrom } from "../tour/open_tour.ts";
 import { ClusterBoard, type ClusterBoardOptions, type ClusterOpening } from "./cluster_board.ts";
 import { isClusterLine } from "./cluster_lines.ts";
 import { ClusterModel } from "./cluster_model.ts";
@@ -19,12 +20,22 @@ interface ClusterOptions extends Partial<ClusterBoardOptions>, ClusterOpening {
   log: ArrayBufferView;
   compare?: { b: string | ArrayBufferView; names: [string, string] }; // another cluster log
   about?: About;
+  telling?: boolean; // whether the page opens with the tour
+  tour?: string; // where the page asks for the tour of a long log
   keys?: boolean; // whether keys that nothing else takes go to this board; by default, they do
 }
 
 export async function mountCluster(
   host: HTMLElement,
-  { signal = new AbortController().signal, log, compare, keys = true, ...options }: ClusterOptions,
+  {
+    signal = new AbortController().signal,
+    log,
+    compare,
+    telling,
+    tour,
+    keys = true,
+    ...options
+  }: ClusterOptions,
 ) {
   const { theme, about } = options;
   if (compare) {
@@ -32,9 +43,11 @@ export async function mountCluster(
     return drawClusterComparison(host, [log, bytesOf(b)], { names, theme, signal });
   }
   if (!isClusterLine(await headOf(log))) return mount(host, { log, signal, theme, about });
-  const board = new ClusterBoard(host, { ...options, signal });
+  const tell = tour ? tellFrom(tour) : undefined;
+  const board = new ClusterBoard(host, { tell, ...options, signal });
   if (keys) takeKeysOfPage(board.root, signal);
   await loadCluster(board, log, options);
+  if (telling && board.model) await board.tellMe();
   return board;
 }
 

@@ -7,6 +7,7 @@ import { followRun } from "../live/follow_run.ts";
 import { followKernel } from "../live/kernel_feed.ts";
 import type { LiveOptions } from "../live/live.ts";
 import { subscribe } from "../live/live_feed.ts";
+import { tellFrom } from "../tour/open_tour.ts";
 import { ClusterBoard } from "./cluster_board.ts";
 import { LiveCluster } from "./live_cluster.ts";
 
@@ -25,7 +26,7 @@ export function watchCluster(
       headers?: () => Record<string, string>;
     },
 ) {
-  const board = new ClusterBoard(host, { signal, theme });
+  const board = new ClusterBoard(host, { signal, theme, tell: tellFrom(url, headers) });
   takeKeysOfPage(board.root, signal);
   const live = new LiveCluster(board, { ...options, rejoin: () => rejoin() });
   const onMessage = live.receive.bind(live);

@@ -4,6 +4,7 @@
  */
 
 import { Board } from "../board/board.ts";
+import { bindKeys } from "../board/keys.ts";
 import css from "../board/pages.css";
 import { patchChildren } from "../board/patch_children.ts";
 import { Shell, type ShellOptions } from "../board/shell.ts";
@@ -15,6 +16,8 @@ import { LogReader } from "../host/log_reader.ts";
 import { bytesFor, type Load, missing, modelOf, partOnly, type Widget } from "../host/notebook.ts";
 import { keep, moveInto } from "../host/outputs.ts";
 import type { Model } from "../model/model.ts";
+import { openTour } from "../tour/open_tour.ts";
+import type { Scene } from "../tour/scenes.ts";
 import { type PartnerOf, partners, stepFor } from "./alignment.ts";
 import { BothWays } from "./both_ways.ts";
 import { requestTable, studyTable, totalsTable } from "./compare_tables.ts";
@@ -30,6 +33,7 @@ export interface Facts {
   settings: [name: string, a: unknown, b: unknown][]; // those that differ
   inputs: string[]; // differences of arrivals
   difference: Difference | null; // null: both runs decide alike
+  tour?: Scene[];
   differing?: number[]; // the steps with decisions that differ
   renumbered: [number, number][]; // [id in A, id in B] of requests with two ids
   unmatched: [number[], number[]]; // ids that only A has, and that only B has
@@ -127,6 +131,8 @@ export class ComparisonPage extends Shell {
     this.views = views;
     this.load = load;
     this.partnerOf = partners(facts);
+    const isPicture = () => this.shows === "both"; // the board of a run has keys of its own
+    bindKeys(this.root, { g: () => void this.tellMe() }, isPicture);
     this.root.append(
       this.verdict,
       h("div.under.flow", this.changes(), this.buttons()),
@@ -162,6 +168,7 @@ export class ComparisonPage extends Shell {
       button({ "data-shows": "a" }, `board of ${a}`, "A"),
       button({ "data-shows": "b" }, `board of ${b}`, "B"),
       button({ "data-axis": "" }, "steps or time", "X"),
+      button({ "data-tell": "" }, "tell me", "G"),
     );
   }
 
@@ -176,6 +183,22 @@ export class ComparisonPage extends Shell {
       const more = ids.length > few.length ? ` and ${ids.length - few.length} more` : "";
       return [h("span", { "data-side": side }, `only in ${names[side]}: `, ...shown, more)];
     });
+  }
+
+  /** Tells how the runs differ, scene by scene. */
+  tellMe() {
+    const { facts, models } = this;
+    const host = {
+      title: facts.names.join(" and "),
+      runs: facts.names,
+      theme: () => this.theme,
+      modelOf: (_: Scene, run: number) => models[run] ?? null,
+      leave: ({ step, run, requests }: Scene) => {
+        if (step !== null) this.views[run].goTo(step);
+        if (requests.length) this.views[run].store.set({ selected: requests[0] });
+      },
+    };
+    return openTour(this, host, facts.tour);
   }
 
   /** Reads both logs and draws the picture. */
@@ -330,6 +353,7 @@ export class ComparisonPage extends Shell {
     if (jump) return this.show("a", { step: Number(jump.dataset.jump) });
     const shows = closest(event, "button[data-shows]")?.dataset.shows;
     if (shows === "both" || shows === "a" || shows === "b") return this.show(shows);
+    if (closest(event, "button[data-tell]")) return this.tellMe();
     if (closest(event, "button[data-axis]")) return this.ghost.changeAxis();
     const named = closest(event, "[data-request]");
     if (!named || named.closest(".run")) return undefined; // a board handles its own clicks

@@ -14,6 +14,7 @@ import { cardOf, postcardPng } from "../board/postcard_box.ts";
 import { pageAt } from "../board/seat.ts";
 import { type Opening, type View, viewOf } from "../board/view.ts";
 import { h } from "../drawing/html.ts";
+import type { Scene } from "../tour/scenes.ts";
 import { KernelSync, type WidgetModel } from "./kernel_sync.ts";
 import { asBytes, fromBase64 } from "./log_bytes.ts";
 import { keep, moveInto } from "./outputs.ts";
@@ -48,6 +49,7 @@ export const inNotebook =
       run: shared.get("run"),
       trace: () => traceFrom(shared),
       seat: { python: { kernel: shared }, load: () => seatFrom(shared) },
+      tell: () => tourFrom(shared),
       onChange: () => sync.moved(),
     });
     const sync = (view.sync ??= new KernelSync(
@@ -87,6 +89,8 @@ export const inNotebook =
     if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
   };
 
+type Asked = "log" | "trace" | "tour" | "page";
+
 /** Calls `handler` when a widget's model reports `name`, until `signal` aborts. */
 export function hear(
   traits: WidgetModel,
@@ -99,7 +103,7 @@ export function hear(
 }
 
 /** The bytes that the kernel answers with. A kernel that is gone never answers. */
-function askKernel(traits: WidgetModel, what: "log" | "trace" | "page") {
+function askKernel(traits: WidgetModel, what: Asked) {
   return new Promise<Uint8Array>((resolve) => {
     const end = new AbortController();
     const take = (message: Record<string, unknown>, [bytes]: DataView[] = []) => {
@@ -113,7 +117,7 @@ function askKernel(traits: WidgetModel, what: "log" | "trace" | "page") {
 }
 
 /** The bytes that the kernel answers with, or null if it does not answer in time. */
-export const askForAWhile = (traits: WidgetModel, what: "log" | "trace", patience: number) =>
+export const askForAWhile = (traits: WidgetModel, what: Asked, patience: number) =>
   Promise.race([askKernel(traits, what), wait(patience)]);
 
 const wait = (time: number) =>
@@ -135,6 +139,12 @@ const seatFrom = async (shared: WidgetModel) =>
       }),
     ),
   );
+
+/** The scenes of the tour, from the kernel; null if it does not answer. */
+export async function tourFrom(shared: WidgetModel): Promise<Scene[] | null> {
+  const bytes = await askForAWhile(shared, "tour", PATIENCE_FOR_TRACE);
+  return bytes && JSON.parse(new TextDecoder().decode(bytes)).scenes;
+}
 
 /** Shows another log in all panels of the view. Each panel gets the message; the first one acts. */
 async function replaceLog(view: View, shared: WidgetModel) {

@@ -20,6 +20,7 @@ import { h } from "../drawing/html.ts";
 import { openingRequest, openingStep, SEARCHED } from "../model/index.ts";
 import type { RunInWords } from "../panels/run_panel.ts";
 import { predictionInNotebook } from "../predict/predict.ts";
+import { tellFrom } from "../tour/open_tour.ts";
 import { forgetAddress, keepInAddress, readAddress, writeAddress } from "./address.ts";
 import { ChunkStream, isIndex, rangesAt } from "./index_reader.ts";
 import { bytesOf } from "./log_bytes.ts";
@@ -38,6 +39,8 @@ interface MountOptions {
   translate?: string; // where to send a log that the reader opens; the server returns it in our form
   refusal?: string; // why there is no log
   decide?: string; // the server runs the log again at this route
+  telling?: boolean; // whether the page opens with the tour
+  tour?: string; // where the page asks for the tour of a long log
 }
 
 let ownsAddress = false;
@@ -55,6 +58,8 @@ export async function mount(
     translate,
     refusal,
     decide,
+    telling,
+    tour,
     ...options
   }: MountOptions & Opening & Omit<BoardOptions, "signal">,
 ): Promise<Board | ComparisonPage> {
@@ -83,12 +88,21 @@ export async function mount(
   };
   if (options.compare) {
     const { b, facts } = options.compare;
-    return drawComparison(host, { ...options, logs: [log, bytesOf(b)], facts, load, signal });
+    const page = await drawComparison(host, {
+      ...options,
+      logs: [log, bytesOf(b)],
+      facts,
+      load,
+      signal,
+    });
+    if (telling) await page.tellMe();
+    return page;
   }
   const here = location.href.replace(/#.*/, "");
   const board = new Board(host, {
     linkOf: address ? (state) => here + writeAddress(state) : undefined,
     ...(decide && { seat: seatBehind(decide) }),
+    tell: tour ? tellFrom(tour) : undefined,
     ...options,
     signal: ends.signal,
     onChange(state) {
@@ -108,6 +122,7 @@ export async function mount(
     await load(board, source, { ...options, ...(address && readAddress(location.hash)) });
     if (source instanceof ChunkStream) showKnown(board, source.options);
   }
+  if (telling && board.model) await board.tellMe();
   return board;
 }
 

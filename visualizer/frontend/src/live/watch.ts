@@ -2,6 +2,7 @@
 
 import { Board, type BoardOptions } from "../board/board.ts";
 import type { RunInWords } from "../panels/run_panel.ts";
+import { tellFrom } from "../tour/open_tour.ts";
 import { followRun } from "./follow_run.ts";
 import type { LiveOptions } from "./live.ts";
 import { LiveBoard } from "./live_board.ts";
@@ -28,7 +29,7 @@ export function watch(
       past?: boolean;
     },
 ) {
-  const board = new Board(host, { ...options, signal });
+  const board = new Board(host, { tell: tellFrom(url, headers), ...options, signal });
   const live = new LiveBoard(board, { onChange, limit, rejoin: () => rejoin() });
   const rejoin = subscribe(url, { headers, past, signal, onMessage: live.receive.bind(live) });
   const size = () => board.model?.lastStep ?? 0;

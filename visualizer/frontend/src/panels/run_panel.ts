@@ -8,6 +8,7 @@ import css from "../board/regimes.css";
 import { causeColour } from "../drawing/causes.ts";
 import { h, hide } from "../drawing/html.ts";
 import type { Scale } from "../drawing/time_axis.ts";
+import type { Scene } from "../tour/scenes.ts";
 
 /** steps from `first` to `last` with one limit; `cause` is what requests wait for most, `worst` its worst step */
 interface Regime {
@@ -25,6 +26,7 @@ export interface RunInWords {
   sentence: string;
   worst: number | null;
   regimes: Regime[];
+  tour?: Scene[]; // of a log that is not long
   saved?: Saving[]; // of a log that could be replayed
 }
 
@@ -39,7 +41,13 @@ export interface Saving {
 export class RunSentence {
   lead = h("strong");
   rest = h("span");
-  element = h("p.run", { hidden: true }, h("style", css), this.lead, this.rest);
+  element: HTMLElement;
+
+  /** `tell` opens the tour. */
+  constructor(tell: () => unknown) {
+    const button = h("button.tell", { click: tell }, "Tell me");
+    this.element = h("p.run", { hidden: true }, h("style", css), this.lead, this.rest, " ", button);
+  }
 
   show(sentence: string = "") {
     const end = sentence.indexOf(":") + 1;
@@ -62,7 +70,7 @@ const COLOUR_OF: Record<string, string> = {
 
 export class RunPanel extends Part {
   run: RunInWords | null = null;
-  sentence = new RunSentence();
+  sentence = new RunSentence(() => this.board.tellMe());
   bar = h("div.regimes", { role: "group", "aria-label": "Regimes of the run", hidden: true });
   cursor = h("i.cursor", { "aria-hidden": "true" });
   #placed = "";

@@ -1,0 +1,38 @@
+"""Run a module that reads logs in a process of its own, because reading a log holds the GIL."""
+
+import asyncio
+from pathlib import Path
+
+from server.http.errors import ApiError, unavailable
+from underglass import child
+
+SECONDS = 60.0
+
+
+async def run_apart(what: str, code: str, module: str, *arguments: str | Path) -> bytes:
+    """Return what `python -m module` prints.
+
+    what, code  name the task in the errors: ApiError with 503 if it takes longer than `SECONDS`, and
+                with 500 if it fails
+    """
+    process = await asyncio.create_subprocess_exec(
+        *child.python(module, *arguments),
+        env=child.environment(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            output, errors = await process.communicate()
+    except TimeoutError:
+        message = f"{what} took longer than {SECONDS:.0f} s: ask for shorter runs"
+        raise unavailable(message, f"{code}_too_slow") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        last = errors.decode(errors="replace").strip().rpartition("\n")[2]
+        raise ApiError(500, f"{what} failed: {last}", type="server_error", code=f"{code}_failed")
+    return output

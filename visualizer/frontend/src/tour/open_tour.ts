@@ -1,0 +1,31 @@
+/** Opens the tour of a log: Python tells it, so a page has it with its log or asks for it. */
+
+import type { Shell } from "../board/shell.ts";
+import { h } from "../drawing/html.ts";
+import type { Scene, TourHost } from "./scenes.ts";
+import { TourView } from "./tour.ts";
+
+/** Asks Python for the scenes; null: it does not answer. */
+export type Tell = () => Promise<Scene[] | null | undefined>;
+
+const MISSING =
+  "This page has no tour of this log, because the log is long or Python has not read it. In a shell: underglass tell FILE";
+
+/** Shows the tour in place of what `shell` shows, or says why there is none. */
+export async function openTour(shell: Shell, host: TourHost, known?: Scene[], tell?: Tell) {
+  if (shell.root.dataset.tour !== undefined) return null;
+  shell.root.querySelector(".no-tour")?.remove();
+  const scenes = known?.length ? known : await tell?.().catch(() => null);
+  if (shell.signal.aborted || shell.root.dataset.tour !== undefined) return null;
+  if (scenes?.length) return new TourView(shell, host, scenes);
+  shell.root.prepend(h("p.note.no-tour", { role: "alert" }, MISSING));
+  return null;
+}
+
+/** The scenes that a server tells at a URL, or beside the URL of its feed. */
+export const tellFrom =
+  (feed: string, headers: () => Record<string, string> = () => ({})): Tell =>
+  async () => {
+    const answer = await fetch(feed.replace(/events(?=$|\?)/, "tour"), { headers: headers() });
+    return answer.ok ? (await answer.json()).scenes : null;
+  };

@@ -1,0 +1,93 @@
+"""A log that is told: what its scenes are made from, each computed once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from engine.core.log.log import EventLog
+from engine.simulation.facts import Fact
+from visualizer.reading.knowledge import LogKnowledge, half_dot
+from visualizer.reading.regimes import Regimes, regimes_of
+from visualizer.reading.tour.claims import Facts
+from visualizer.reading.tour.happenings import Happenings
+from visualizer.reading.tour.scene import Panel
+from visualizer.reading.waterfall.waterfall import Waterfall
+from visualizer.reading.why import WhyError, answer
+
+# What requests wait for: the causes of their waiting, and the words for them.
+WAITS: dict[str, tuple[str, ...]] = {
+    "for blocks": (
+        "no_free_blocks",
+        "whole_sequence",
+        "reserved_blocks",
+        "after_preemption",
+        "preempted",
+    ),
+    "for a seat": ("batch_full",),
+    "for the static batch to end": ("static_batch",),
+    "for the token budget": ("token_budget",),
+    "because the policy defers them": ("policy",),
+}
+# The facts without which a log has no such panel.
+_NEEDS: dict[Panel, tuple[Fact, ...]] = {
+    "blocks": ("block_tables",),
+    "queue": ("queue",),
+    "time": ("arrivals", "step_times"),
+}
+
+
+@dataclass(frozen=True)
+class Material:
+    """A log and what is known about it."""
+
+    log: EventLog
+    names: dict[int, str]
+
+    @cached_property
+    def happenings(self) -> Happenings:
+        """What happens in it."""
+        return Happenings(self.log)
+
+    @cached_property
+    def regimes(self) -> Regimes:
+        """What limits it."""
+        return regimes_of(self.log)
+
+    @cached_property
+    def waterfall(self) -> Waterfall:
+        """Where the time of its requests went."""
+        return Waterfall(self.log)
+
+    @property
+    def facts(self) -> Facts:
+        """Makes claims about it."""
+        return Facts(self.names, self.regimes.unit)
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether the log has no times."""
+        return self.regimes.unit == "steps"
+
+    def lacks(self, *facts: Fact) -> bool:
+        """Return whether at least one of the facts is unknown."""
+        return LogKnowledge(self.regimes.columns.source).lacks(*facts)
+
+    def mark(self, *facts: Fact) -> str:
+        """Return the half dot if at least one of the facts is inferred, otherwise ""."""
+        source = self.regimes.columns.source
+        return next(filter(None, (half_dot(source, fact) for fact in facts)), "")
+
+    def why(self, request: int, step: int) -> str:
+        """Return the answer about a request in a step; "" if the log has none."""
+        try:
+            return answer.why(self.log, request, step)
+        except WhyError:
+            return ""
+
+    def index(self, step: int) -> int | None:
+        """Return the place of a finished step in the columns."""
+        numbers = self.regimes.columns.steps.number
+        return numbers.index(step) if step in numbers else None
+
+    def known(self, *panels: Panel) -> tuple[Panel, ...]:
+        """Return the panels whose facts the log has."""
+        return tuple(one for one in panels if not self.lacks(*_NEEDS.get(one, ())))
