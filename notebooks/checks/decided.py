@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from checks.answer import Answer
 from engine.core.log import EventLog
 from engine.simulation.scenarios import scenario
-from visualizer.seat.seat import Choice, Seat
+from visualizer.seat import Choice, Seat
 
 
 def decided(

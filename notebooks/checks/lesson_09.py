@@ -64,7 +64,7 @@ class Promise(Promises):
 
 
 Row = tuple[Any, int, int, int, int]  # id, priority, arrival, computed, blocks
-Victim = Callable[[list[Row], Any], Any]
+Rule = Callable[[list[Row], Any], Any]
 
 BLOCK = 8  # slots
 
@@ -106,7 +106,7 @@ _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 class YourVictims(Priority):
     """A learner's victim rule, as a policy; the queue is that of `Priority`."""
 
-    def __init__(self, victim: Victim) -> None:
+    def __init__(self, victim: Rule) -> None:
         self._victim = victim
 
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:
@@ -119,7 +119,7 @@ class YourVictims(Priority):
         return next(one for one in running if one.id == chosen)
 
 
-def adapt(victim: Victim | None) -> Policy:
+def adapt(victim: Rule | None) -> Policy:
     """Return a policy: the learner's, or the engine's own until that passes."""
     return YourVictims(victim) if victim else Priority()
 
@@ -179,7 +179,7 @@ def _size(shortage: Shortage) -> tuple[int, ...]:
     return (len(shortage.running), -classes, late, work)
 
 
-def attempt(victim: Victim, case: Shortage | Crowd) -> None:
+def attempt(victim: Rule, case: Shortage | Crowd) -> None:
     """Check that the victim runs, no request is less urgent, and the oldest goes on."""
     if isinstance(case, Crowd):
         _attempt_run(victim, case)
@@ -220,7 +220,7 @@ def _is_among(chosen: object, ids: Iterable[str]) -> bool:
     return isinstance(chosen, str) and chosen in ids
 
 
-def _attempt_run(victim: Victim, crowd: Crowd) -> None:
+def _attempt_run(victim: Rule, crowd: Crowd) -> None:
     """Try the rule in the engine: ids are numbers, and preempted requests come back.
 
     A run that ends has served all requests; `watched` stops one that does not end.

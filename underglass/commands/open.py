@@ -28,6 +28,7 @@ from visualizer import read
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
     from engine.core.log import EventLog
+    from visualizer.live.local_server import Route
     from visualizer.logs import Select
 
 

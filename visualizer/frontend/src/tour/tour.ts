@@ -3,6 +3,7 @@
  * at most three small ones and the answer to one "why?". Escape returns to the board at the scene's step.
  */
 
+import { patchChildren, v } from "../board/patch_children.ts";
 import type { Shell } from "../board/shell.ts";
 import { watchTheme } from "../board/theme.ts";
 import { h } from "../drawing/html.ts";
@@ -175,13 +176,13 @@ export class TourView {
     const theme = this.host.theme();
     const spans = spansOf(scene, (id) => this.nameOf(id));
     const nodes = spans.flatMap(({ text, request }) =>
-      request == null ? halved(text) : [this.#name(request, text, theme)],
+      request == null ? halved(text) : this.#name(request, text, theme),
     );
     this.where.textContent = `Scene ${at + 1} of ${scenes.length} · ${scene.title}`;
-    this.said.replaceChildren(
-      h("span.for-screen-readers", `Scene ${at + 1} of ${scenes.length}, ${scene.title}. `),
+    patchChildren(this.said, [
+      v("span.for-screen-readers", `Scene ${at + 1} of ${scenes.length}, ${scene.title}. `),
       ...nodes,
-    );
+    ]);
     this.why.hidden = !scene.why;
     const [about] = scene.requests;
     this.why.textContent = scene.question.replace("{}", this.nameOf(about) ?? "");
@@ -209,8 +210,8 @@ export class TourView {
   #name(request: number, name: string, theme: Theme) {
     const lane = this.laneOf(request);
     const swatch =
-      this.model?.request(request) && h("i", { "aria-hidden": "true", ...swatchOf(theme, lane) });
-    return h("span.together", swatch, h("strong", { "data-lit": request }, name));
+      this.model?.request(request) && v("i", { "aria-hidden": "true", ...swatchOf(theme, lane) });
+    return v("span.together", swatch, v("strong", { "data-lit": `${request}` }, name));
   }
 
   /** Draws the pictures for the width. */
