@@ -137,7 +137,7 @@ def _data(page: Page, index: int, place: int, data: dict[str, Any]) -> dict[str,
         return data
     text = data.get("text/plain", "")
     plain = {"text/plain": "".join(text)}
-    if WIDGET in data and "".join(text).startswith("Predict."):
+    if WIDGET in data and "".join(text).startswith(("Predict.", "Decide.")):
         return plain  # radio buttons; not stored in the end
     drawn = cell(page, index).locator(".jp-OutputArea-child").nth(place).locator(DRAWN).first
     if WIDGET in data:

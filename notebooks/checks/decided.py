@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 
 from checks.answer import Answer
 from engine.core.log import EventLog
+from engine.simulation.choice import Choice
 from engine.simulation.scenarios import scenario
-from visualizer.seat import Choice, Seat
+from visualizer.seat.seat import Seat
 
 
 def decided(

@@ -16,12 +16,14 @@ from engine.core.part_errors import PolicyError
 from engine.core.request import Request
 from engine.core.scheduling.policies import Priority
 from engine.core.scheduling.policy import Policy
-from engine.simulation.choice import Victim
+from engine.simulation import choice
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 
 ANSWERS = {
     "victim": decided(
-        "preemption", 20, {"Ada's": Victim(1), "Bo's": Victim(2), "Cleo's": Victim(3)}
+        "preemption",
+        20,
+        {"Ada's": choice.Victim(1), "Bo's": choice.Victim(2), "Cleo's": choice.Victim(3)},
     ),
     "idle": Answer(
         "the idle blocks are its own beginning",

@@ -121,12 +121,9 @@ def test_a_dropped_file_is_translated_or_refused_in_one_line(client, log):
 
 def test_a_step_of_the_log_is_decided_otherwise(client):
     status, lines = client.ask("decide", "POST", b'{"seat": "helped"}')
-    *tried, last = map(json.loads, lines.splitlines())
-    assert (status, last["done"], bool(last["best"])) == (200, True, True)
-    assert len(tried) > 5 and not any(one["done"] for one in tried)
+    assert (status, json.loads(lines.splitlines()[-1])["done"]) == (200, True)
     for wrong in (b"[]", b"{", b" " * 20_000):
         assert client.ask("decide", "POST", wrong)[0] == 422
-    assert client.ask("seat.js")[0] == 200
 
 
 def test_a_file_that_is_too_large_is_refused_while_it_is_sent(client, monkeypatch):

@@ -12,15 +12,7 @@ from engine import CostRunner, EngineConfig, EventLog, Workload
 from engine.core.cache.eviction import EvictionOrder
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import Fcfs
-from engine.simulation.choice import (
-    Budget,
-    ChoiceError,
-    Evict,
-    First,
-    Later,
-    Settings,
-    Victim,
-)
+from engine.simulation import choice as c
 from engine.simulation.scenarios import SCENARIOS
 from engine.simulation.simulate import ReplayEngine, play
 from tests.facts import assert_names, raises_naming
@@ -62,18 +54,15 @@ def deciding(**decided: Any) -> dict[str, Any]:
     return {"parts": {"policy": policy}}
 
 
-def first_victim(request: int) -> dict[str, Any]:
-    asked = iter([request])
-    return deciding(
-        victim=lambda running, _: next(
-            (one for one in running if one.id == next(asked, None)), running[-1]
-        )
-    )
-
-
-def put_off_once(request: int) -> dict[str, Any]:
+def once(request: int) -> Any:
+    """Whether a request is that one, the first time."""
     left = [request]
-    return deciding(defer=lambda one, *_: one.id in left and not left.remove(one.id))
+    return lambda one, *_: one.id in left and not left.remove(one.id)
+
+
+def first_victim(request: int) -> dict[str, Any]:
+    chosen = once(request)
+    return deciding(victim=lambda running, _: next(filter(chosen, running), running[-1]))
 
 
 def evicting(node: int) -> dict[str, Any]:
@@ -82,25 +71,23 @@ def evicting(node: int) -> dict[str, Any]:
 
 
 TEN = [
-    ("preemption", 20, Victim(1), first_victim(1)),
-    ("preemption", 20, Victim(2), deciding(victim=lambda running, _: running[1])),
-    ("preemption", 1, Settings(blocks=2), {"max_kv_tokens": 16 * 8}),
-    ("preemption", 1, Settings(seats=2), {"max_batch_size": 2}),
-    ("thirty", 1, First(3), deciding(key=lambda one, _: (one.id != 3,))),
-    ("thirty", 1, First(6), deciding(key=lambda one, _: (one.id != 6,))),
-    ("thirty", 2, Later(3), put_off_once(3)),
-    ("thirty", 1, Budget(47), {"budget": (1, 47)}),
-    ("eviction", 13, Evict(1), evicting(1)),
-    ("eviction", 13, Evict(3), evicting(3)),
+    ("preemption", 20, c.Victim(1), first_victim(1)),
+    ("preemption", 20, c.Victim(2), deciding(victim=lambda running, _: running[1])),
+    ("preemption", 1, c.Settings(blocks=2), {"max_kv_tokens": 16 * 8}),
+    ("preemption", 1, c.Settings(seats=2), {"max_batch_size": 2}),
+    ("thirty", 1, c.First(3), deciding(key=lambda one, _: (one.id != 3,))),
+    ("thirty", 1, c.First(6), deciding(key=lambda one, _: (one.id != 6,))),
+    ("thirty", 2, c.Later(3), deciding(defer=once(3))),
+    ("thirty", 1, c.Budget(47), {"budget": (1, 47)}),
+    ("eviction", 13, c.Evict(1), evicting(1)),
+    ("eviction", 13, c.Evict(3), evicting(3)),
 ]
 
 
 def essence(log: EventLog) -> list[Any]:
     """Everything but the header and the keys of policies: each decision and each time."""
-    return [
-        msgspec.structs.replace(event, key=[]) if isinstance(event, v.Admitted) else event
-        for event in log[1:]
-    ]
+    keyed = v.Admitted
+    return [msgspec.structs.replace(e, key=[]) if isinstance(e, keyed) else e for e in log[1:]]
 
 
 def asked(step: int, choice: Any) -> dict[str, Any]:
@@ -145,19 +132,19 @@ def test_every_candidate_of_every_step_can_be_chosen(name):
 def test_what_cannot_be_chosen_says_why():
     log = SCENARIOS["preemption"].run()
     seat = Seat(log)
-    taken = seat.take(20, Settings(blocks=-1))  # none is free: it is held as soon as one is
+    taken = seat.take(20, c.Settings(blocks=-1))  # none is free: it is held as soon as one is
     assert [len(hold.blocks) for hold in taken.log.of(v.PrefixHeld)] == [1]
     for step, choice, names in (
-        (20, First(3), (3, 20)),
-        (19, Victim(1), (19, "decision")),
-        (99, Victim(1), (99,)),
-        (20, Victim(9), (9, "run")),
-        (2, Settings(blocks=-9), ("memory",)),
+        (20, c.First(3), (3, 20)),
+        (19, c.Victim(1), (19, "decision")),
+        (99, c.Victim(1), (99,)),
+        (20, c.Victim(9), (9, "run")),
+        (2, c.Settings(blocks=-9), ("memory",)),
     ):
-        with raises_naming(ChoiceError, *names):
+        with raises_naming(c.ChoiceError, *names):
             seat.take(step, choice)
     other = EventLog.from_events([*log[:60], *log[61:]])  # a decision is missing
-    with raises_naming(ChoiceError, "rerun"):
+    with raises_naming(c.ChoiceError, "rerun"):
         Seat(other).decisions(20)
     [answer] = answers(seat, {"seat": "take", "step": 20})
     assert "choice" in answer["error"]
@@ -185,7 +172,7 @@ def test_a_recorded_vllm_is_decided_otherwise_or_says_why(run):
     kinds = set()
     for step in seat.rerun.steps:
         if (first := seat.rerun.first_difference) is not None and step >= first:
-            with raises_naming(ChoiceError, first):
+            with raises_naming(c.ChoiceError, first):
                 seat.decisions(step)
             continue
         for decision in seat.decisions(step):
@@ -201,7 +188,7 @@ def test_a_notebook_gets_answers_and_logs_from_its_kernel(monkeypatch):
     model, sent = LogModel(log), []
     monkeypatch.setattr(model, "send", lambda *message: sent.append(message))
     model._answer(None, {"ask": "page"}, None)
-    model._answer(None, {"ask": "seat", "id": "1", "question": asked(20, Victim(1))}, None)
+    model._answer(None, {"ask": "seat", "id": "1", "question": asked(20, c.Victim(1))}, None)
     (_, [page]), (message, logs) = sent
     assert b"openSeat" in page
     assert message["seat"] == "1" and json.dumps(message["answer"]["consequence"])
