@@ -37,16 +37,17 @@ class PackedLog(NamedTuple):
     is_cluster: bool
 
 
-def pack(log: EventLog | ClusterLog) -> bytes:
+def pack(log: EventLog | ClusterLog, *, index: bool = True) -> bytes:
     """Return the index of a long log, which a page reads in less time and memory, else gzipped lines.
 
-    The log of a cluster and one that contradicts itself stay lines. A large log is compressed quickly:
+    The log of a cluster and one that contradicts itself stay lines, and so do all logs without `index`:
+    writing it takes three times as long as writing lines. A large log is compressed quickly:
     it is sent only once, usually to a browser on this machine, and compressing it well would take
     longer than sending it.
     """
     if isinstance(log, IndexedLog):
         return log.index.path.read_bytes()
-    if isinstance(log, EventLog) and len(log) > _LONG:
+    if index and isinstance(log, EventLog) and len(log) > _LONG:
         with suppress(LogError):
             return index_bytes(log)
     data = log.to_bytes()
@@ -88,8 +89,9 @@ def packed_log(
     at_ms: float | None = None,
     select: Select = "auto",
     text: bool = True,
+    index: bool = True,
 ) -> PackedLog:
-    """Pack a log. The parameters are those of `to_html`."""
+    """Pack a log. The parameters are those of `to_html`, and of `pack`."""
     events = read_any(log)
     if not text:
         events = log_without_text(events)
@@ -107,7 +109,7 @@ def packed_log(
         options["step"] = step
     if select != "auto":
         options["selected"] = select
-    return PackedLog(pack(events), options, False)
+    return PackedLog(pack(events, index=index), options, False)
 
 
 def _board_options(log: EventLog) -> dict[str, Any]:

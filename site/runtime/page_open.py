@@ -17,7 +17,7 @@ def open_file(path: str) -> None:
     with Path(path).open("rb") as file:
         Path(path).unlink()
         log = read_source(file, LAST, limit=MAX_UNPACKED, tell=notes.append)
-    packed = packed_log(log)
+    packed = packed_log(log, index=False)  # Python is slower here, and the page waits for it
     module = "cluster" if packed.is_cluster else "board"
     said = {"log": packed.log, "module": module, "options": packed.options, "text": " ".join(notes)}
     send({"kind": "opened"} | said)

@@ -83,6 +83,14 @@ class ColumnSource {
   }
 }
 
+/** The values as an array. */
+function arrayOf(values: Values): any[] {
+  if (Array.isArray(values)) return values;
+  const array = new Array(values.length);
+  for (let i = 0; i < array.length; i++) array[i] = values[i];
+  return array;
+}
+
 const texts: Get = (_count, source) => source.texts();
 const values: Get = (count, source) => source.values(count);
 
@@ -93,14 +101,11 @@ const listsOf =
     const lengths = source.numbers();
     let total = 0;
     for (let i = 0; i < lengths.length; i++) total += lengths[i];
-    const items = total ? item(total, source) : [];
+    const items = total ? arrayOf(item(total, source)) : [];
     const lists = new Array(lengths.length);
     let at = 0;
-    for (let i = 0; i < lists.length; i++) {
-      const list = [];
-      for (const end = at + lengths[i]; at < end; at++) list.push(items[at]);
-      lists[i] = list;
-    }
+    // A slice has no spare room, which an array that grows has: the state keeps many of these lists.
+    for (let i = 0; i < lists.length; i++) lists[i] = items.slice(at, (at += lengths[i]));
     return lists;
   };
 
@@ -124,8 +129,8 @@ const rowsOf =
     const columns = items.map((item) => item(count, source));
     const rows = new Array(count);
     for (let i = 0; i < count; i++) {
-      const row = [];
-      for (let at = 0; at < columns.length; at++) row.push(columns[at][i]);
+      const row = new Array(columns.length);
+      for (let at = 0; at < columns.length; at++) row[at] = columns[at][i];
       rows[i] = row;
     }
     return rows;

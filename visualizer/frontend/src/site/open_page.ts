@@ -6,6 +6,7 @@
 import { isClusterLine } from "../cluster/cluster_lines.ts";
 import { mountCluster } from "../cluster/mount_cluster.ts";
 import { forgetAddress } from "../host/address.ts";
+import { isIndex } from "../host/index_reader.ts";
 import { fetchBytes, headOf } from "../host/log_bytes.ts";
 import { acceptDrops, take } from "../host/open_log.ts";
 import type { RunInWords } from "../panels/run_panel.ts";
@@ -49,7 +50,7 @@ async function show(bytes: Uint8Array, name: string) {
   let log = bytes;
   let run: RunInWords | undefined;
   let head = await headOf(log);
-  if (!OWN.test(head)) {
+  if (!OWN.test(head) && !isIndex(bytes)) {
     try {
       const told = await askPython("open_file", bytes, (words) => signal.aborted || tell(words));
       log = told.log as Uint8Array;
