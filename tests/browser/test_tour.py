@@ -3,14 +3,17 @@
 from typing import Any
 
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.axe import expect_no_violation
 from tests.browser.exported import the_log
 from tests.visualizer import clusters
+from underglass.commands.tell import tell_me
 from visualizer import read
 from visualizer.comparing.compared_runs import ComparedRuns
 from visualizer.html import write_page
+from visualizer.packed import packed_log
 from visualizer.scenario import gallery
 
 # How many pixels of a canvas have a colour and not a grey, red excepted: it is the price's.
@@ -62,10 +65,6 @@ def test_one_key_tells_the_run_and_escape_returns_to_its_step(open_board, width,
 
 
 def test_a_tour_is_saved_as_a_page_a_gif_and_one_printed_page(open_board, tmp_path):
-    from PIL import Image
-
-    from underglass.commands.tell import tell_me
-
     page, gif, pdf = (tmp_path / f"tour.{kind}" for kind in ("html", "gif", "pdf"))
     tell_me(["vllm_tight"], html=page, gif=gif, pdf=pdf)
     scenes = len(read(gallery()["vllm_tight"].log).tour)
@@ -74,18 +73,11 @@ def test_a_tour_is_saved_as_a_page_a_gif_and_one_printed_page(open_board, tmp_pa
     assert pdf.read_bytes().count(b"/Type /Page\n") == 1
 
 
-@pytest.mark.parametrize("kind", ["cluster", "comparison"])
-def test_clusters_and_comparisons_are_told(new_page, tmp_path, kind):
-    logs = [gallery()[name].log for name in ("overload", "thrash")]
-    told: Any = read(clusters.one_dies())
-    packed = told.log
-    if kind == "comparison":
-        told = ComparedRuns(*logs)
-        packed = told.packed()
-    else:
-        from visualizer.packed import packed_log
-
-        packed = packed_log(told.log)
+@pytest.mark.parametrize("name", ["cluster", "comparison"])
+def test_clusters_and_comparisons_are_told(new_page, tmp_path, name):
+    cluster, one, two = clusters.one_dies(), gallery()["overload"].log, gallery()["thrash"].log
+    told: Any = read(cluster) if name == "cluster" else ComparedRuns(one, two)
+    packed = packed_log(cluster) if name == "cluster" else told.packed()
     path, page = tmp_path / "page.html", new_page()
     write_page(packed, path, theme="light", title="", telling=True)
     page.goto(path.as_uri())

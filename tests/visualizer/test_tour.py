@@ -11,6 +11,7 @@ from engine import ClusterLog, EventLog
 from engine.cluster import events as c
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
+from engine.simulation.facts import Fact
 from engine.simulation.latencies import PausedTime
 from engine.simulation.what_if import what_if
 from tests.engine.test_regimes import folded
@@ -284,49 +285,37 @@ def test_every_claim_is_true(soak: bool, first_seed: int) -> None:
     assert min(told[kind] for kind in (*MOST, "queue", "copy", "life", "error", "abort")) > 20
 
 
-@pytest.mark.parametrize(
-    "make", [clusters.three_replicas, clusters.one_dies, clusters.prefill_and_decode]
-)
-def test_a_cluster_tells_its_decisions(make: Any) -> None:
-    log: ClusterLog = make()
-    events = list(log)
+@pytest.mark.parametrize("name", ["three_replicas", "one_dies", "prefill_and_decode"])
+def test_a_cluster_tells_its_decisions(name: str) -> None:
+    log: ClusterLog = getattr(clusters, name)()
+    events, rows = list(log), read(log).decision_rows
     routed = [event for event in events if isinstance(event, c.Routed)]
     moves = [event for event in events if isinstance(event, c.Moved)]
     left = [event for event in events if isinstance(event, c.ReplicaLeft)]
-    rows = read(log).decision_rows
+    lost = [event.replica for event in events if isinstance(event, c.RequestLost)]
     for scene in read(log).tour:
         if scene.replica:
             check(log.replicas[scene.replica], [scene])
             continue
         check_words([scene], {event.request: event.label for event in routed})
         for claim in scene.claims:
-            at = claim.at.get("replica", "")
-            one = routed[int(claim.at.get("decision", 0))]
-            move = moves[int(claim.at.get("move", 0))] if moves else None
-            later = events.index(left[0]) if claim.at.get("after") else 0
-            pair = claim.at.get("source"), claim.at.get("target")
-            facts: Facts = {
-                "decisions": len(routed),
-                "replicas": sum(isinstance(event, c.ReplicaJoined) for event in events),
-                "busiest": Counter(event.replica for event in routed).most_common(1)[0][0],
-                "routed": sum(
-                    isinstance(event, c.Routed) and event.replica == at for event in events[later:]
-                ),
-                "routed request": one.request,
-                "chosen": one.replica,
-                "reason": one.reason,
-                "hit": one.hits.get(str(at), 0),
-                "load": one.loads.get(str(at), 0),
-                "prompt": one.prompt,
-                "cached": rows[routed.index(one)].cached_tokens,
-                "most cached": max(one.hits, key=lambda its: one.hits[its], default=""),
-                "left": left and left[0].replica,
-                "why": left and left[0].why,
-                "lost": sum(isinstance(e, c.RequestLost) and e.replica == at for e in events),
-                "again": len({event.request for event in routed if event.attempt > 1}),
-                "moved in all": sum(e.tokens for e in moves if (e.source, e.target) == pair),
-            }
-            if move is not None:
+            at, index = str(claim.at.get("replica", "")), int(claim.at.get("decision", 0))
+            one, pair = routed[index], (claim.at.get("source"), claim.at.get("target"))
+            later = events[events.index(left[0]) if claim.at.get("after") else 0 :]
+            gets = Counter(event.replica for event in later if isinstance(event, c.Routed))
+            most = max(one.hits, key=lambda its: one.hits[its], default="")
+            joined = sum(isinstance(event, c.ReplicaJoined) for event in events)
+            twice = {event.request for event in routed if event.attempt > 1}
+            facts: Facts = {"decisions": len(routed), "replicas": joined, "routed": gets[at]}
+            facts |= {"busiest": gets.most_common(1)[0][0], "again": len(twice)}
+            facts |= {"routed request": one.request, "chosen": one.replica, "reason": one.reason}
+            facts |= {"hit": one.hits.get(at, 0), "load": one.loads.get(at, 0)}
+            facts |= {"prompt": one.prompt, "cached": rows[index].cached_tokens}
+            facts |= {"most cached": most, "lost": lost.count(at)}
+            facts["moved in all"] = sum(e.tokens for e in moves if (e.source, e.target) == pair)
+            for gone in left[:1]:
+                facts |= {"left": gone.replica, "why": gone.why}
+            for move in moves[int(claim.at.get("move", 0)) :][:1]:
                 facts |= {"moved request": move.request, "moved blocks": move.blocks}
                 facts |= {"source": move.source, "target": move.target, "moved tokens": move.tokens}
                 facts["move time"] = move.t["us"]
@@ -338,7 +327,10 @@ def test_a_comparison_tells_what_differs() -> None:
     pairs = [(thirty, what_if(thirty, max_batch_size=4)), (thirty, thrash), (thirty, thirty)]
     for one_log, other in [*pairs, (recorded(2), recorded(6))]:
         compared = ComparedRuns(one_log, other, ("eight", "four"))
-        rows = [{one.request: one for one in read(log).request_rows} for log in compared.logs]
+        rows = [{row.request: row for row in read(log).request_rows} for log in compared.logs]
+        ends = {a.request: (a.e2e_ms, b.e2e_ms) for a, b in compared.paired_rows}
+        changes = {r: abs(b - a) for r, (a, b) in ends.items() if a is not None and b is not None}
+        most = max(changes, key=changes.__getitem__, default=-1)
         for scene in compared.tour:
             if scene.kind not in ("totals", "fork", "changed"):
                 check(compared.logs[scene.run], [scene], compared.names_of(scene.run))
@@ -346,22 +338,20 @@ def test_a_comparison_tells_what_differs() -> None:
             check_words([scene], compared.names_of(0))
             for claim in scene.claims:
                 run, one = int(claim.at["run"]), int(claim.at.get("request", -1))
-                e2e = rows[run][one].e2e_ms if one in rows[run] else None
-                facts = {"busy time": busy_us(compared.logs[run])[0], "fork": compared.step}
-                facts |= {"e2e": round(1000 * (e2e or 0))}
-                assert claim.value == facts.get(claim.what, claim.value)
+                facts: Facts = {"fork": compared.step, "name": compared.names[run]}
+                facts |= {"busy time": busy_us(compared.logs[run])[0], "most changed": most}
+                facts |= {"e2e": us(rows[run][one].e2e_ms) if one in rows[run] else None}
+                facts |= {"difference": "", "better": compared.better_busy}
+                assert claim.value == facts[claim.what], (scene.text, claim)
 
 
 def test_what_is_unknown_is_not_said_and_what_is_inferred_is_marked() -> None:
     log = gallery()["vllm_tight"].log
     kinds = {one.kind for one in read(log).tour}
-    for fact, gone in {
-        "preemptions": "preemption",
-        "evictions": "eviction",
-        "queue": "queue",
-    }.items():
-        told = read(foreign(log, unknown=[fact])).tour  # type: ignore[list-item]
-        assert gone in kinds - {one.kind for one in told}
+    facts: list[Fact] = ["preemptions", "evictions", "queue"]
+    for fact in facts:
+        told = {one.kind for one in read(foreign(log, unknown=[fact])).tour}
+        assert fact.removesuffix("s") in kinds - told
     [run, *_] = read(foreign(log, unknown=["arrivals"])).tour
     assert "request" not in run.text.partition(".")[0]
     inferred = read(foreign(log, inferred=["preemption_causes"])).tour
