@@ -162,8 +162,6 @@ export class Board extends Shell {
   idleTimer?: number;
   /** What each panel has drawn last. */
   drawn: Map<Panel, unknown[]> = new Map();
-  /** The panels out of sight: they are drawn when the reader stops moving, or scrolls there. */
-  away: Set<Element> = new Set();
 
   /** Builds an empty board in `host`. */
   constructor(host: Element, options: BoardOptions) {
@@ -267,9 +265,6 @@ export class Board extends Shell {
         { signal, capture: true },
       );
     store.listen((names) => this.changed(names), signal);
-    const observer = new IntersectionObserver((changes) => this.scrolledTo(changes));
-    for (const panel of this.panels) if (panel !== this.time) observer.observe(panel.element);
-    signal.addEventListener("abort", () => observer.disconnect());
     signal.addEventListener("abort", () => clearTimeout(this.idleTimer));
   }
 
@@ -398,7 +393,7 @@ export class Board extends Shell {
     if (names.has("selected")) this.axis?.revealSelected();
     const moved = ["step", "selected", "block", "touched", "queue"].some((name) => names.has(name));
     const stopped = names.has("playing") && !this.store.playing;
-    if (moved || stopped) this.render(this.due().filter(({ element }) => !this.away.has(element)));
+    if (moved || stopped) this.render(this.due());
     else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name))) {
       this.axis?.draw();
       if (this.axis) this.queue.draw();
@@ -475,16 +470,6 @@ export class Board extends Shell {
     return [this.frame, this.model.events.length, ...reads.map((name) => this.store[name])];
   }
 
-  /** Draws the panels that have come into sight. */
-  scrolledTo(changes: IntersectionObserverEntry[]) {
-    for (const { target, isIntersecting } of changes)
-      if (isIntersecting) this.away.delete(target);
-      else this.away.add(target);
-    if (!this.frame || !this.laidOutFor) return;
-    const late = this.due().filter(({ element }) => !this.away.has(element));
-    if (late.length) this.render(late);
-  }
-
   /** Draws and writes the step; of the panels only `panels`. */
   render(panels = this.shown) {
     const { model, store } = this;
@@ -517,7 +502,6 @@ export class Board extends Shell {
     }
     if (this.showsTables) writeTables(this.shown);
     else emptyTables(this.shown);
-    tell(this.root, { settled: false });
     clearTimeout(this.idleTimer);
     this.idleTimer = setTimeout(() => this.writeRest(), IDLE);
   }
@@ -551,12 +535,8 @@ export class Board extends Shell {
     if (!this.panel) this.summary.write(this.store, this.theme, this.view.lastOfLog);
   }
 
-  /** Writes what is not visible; it is left out while the user moves through the log. */
+  /** Writes the rows that are not visible; they are left out while the user moves through the log. */
   writeRest() {
-    const late = this.due();
-    if (late.length) this.render(late);
-    clearTimeout(this.idleTimer);
-    tell(this.root, { settled: true });
     for (const panel of this.shown) panel.writeRest?.();
     if (!this.showsTables) writeTables(this.shown);
   }

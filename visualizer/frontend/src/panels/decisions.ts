@@ -80,7 +80,7 @@ export class DecisionsPanel extends Part {
     // After all text is written: reading the layout now would compute it twice.
     if (this.isScrolled || (moment >= 0 && this.isBelow(moment)))
       queueMicrotask(() => this.showMoment());
-    else if (list?.style.clipPath) list.style.clipPath = ""; // until the user stops moving
+    else if (list) clip(list, ""); // until the user stops moving
   }
 
   watch(list: HTMLElement) {
@@ -198,8 +198,13 @@ function hideCutLines(list: HTMLElement, unit: number) {
   // A row of several lines is cut between two lines.
   const hidden = above ? Math.ceil(above.seen / LINE) * LINE - above.seen : 0;
   const under = !below ? 0 : below.seen < LINE ? below.seen + PADDING : below.seen % LINE;
-  const clip = above || below ? `inset(${hidden * unit}px 0px ${under * unit}px)` : "";
-  if (list.style.clipPath !== clip) list.style.clipPath = clip;
+  clip(list, above || below ? `inset(${hidden * unit}px 0px ${under * unit}px)` : "");
+}
+
+function clip(list: HTMLElement, path: string) {
+  if (list.style.clipPath === path) return;
+  if (path) list.style.clipPath = path;
+  else list.removeAttribute("style");
 }
 
 /** The nodes of the list; of the plain rows only those from line `from` to line `to`. */
