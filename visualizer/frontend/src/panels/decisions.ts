@@ -12,7 +12,7 @@ import { Part } from "../board/part.ts";
 import { patchChildren, v } from "../board/patch_children.ts";
 import { labAddress, sourceOf } from "../board/sources.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
-import { closest, h, plural, visible } from "../drawing/html.ts";
+import { closest, h, plural, setAttribute, visible } from "../drawing/html.ts";
 import { chip, wordNodes } from "../drawing/words_html.ts";
 import type { Decision } from "../model/decisions.ts";
 import type { Frame } from "../model/frame.ts";
@@ -201,10 +201,10 @@ function hideCutLines(list: HTMLElement, unit: number) {
   clip(list, above || below ? `inset(${hidden * unit}px 0px ${under * unit}px)` : "");
 }
 
+/** As an attribute, because Chromium leaves an empty one where a style that it has not written yet is removed. */
 function clip(list: HTMLElement, path: string) {
-  if (list.style.clipPath === path) return;
-  if (path) list.style.clipPath = path;
-  else list.removeAttribute("style");
+  if (path) setAttribute(list, "style", `clip-path: ${path}`);
+  else if (list.hasAttribute("style")) list.removeAttribute("style");
 }
 
 /** The nodes of the list; of the plain rows only those from line `from` to line `to`. */
