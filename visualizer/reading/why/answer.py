@@ -45,7 +45,7 @@ class _Answer:
         self.log_index, self.id, self.step, self.span = log_index, request, step, span
         self.facts, self.state, self.event = facts, facts.state, facts.event
         self.name, self.names = log_index.name, log_index.names
-        self.policy = log_index.classes["policy"] if log_index.classes else ""
+        self.policy = (log_index.classes or {}).get("policy", "")
 
     def sentences(self) -> Iterator[str]:
         """Yield the answer's sentences, the most important first."""
