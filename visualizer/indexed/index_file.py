@@ -13,6 +13,7 @@ an index can be deleted at any time and made again.
 Differs from Parquet, which is made for the same: a keyframe lets a reader begin in the middle.
 """
 
+import atexit
 import io
 import secrets
 import struct
@@ -39,6 +40,8 @@ MAGIC = b"UGINDEX\x01"
 EVENTS = 1024  # in a chunk: a browser keeps a copy of the state about as often
 KEYFRAME_EVERY = 16  # chunks
 FOOTER = struct.Struct("<QII8s")
+
+_unfinished: set[Path] = set()  # files that are being written
 
 
 class Part(msgspec.Struct, array_like=True):
@@ -179,11 +182,20 @@ def index_writer(
     Raises OSError if the file cannot be written.
     """
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    _unfinished.add(part)
     try:
         with part.open("wb") as file:
             yield IndexWriter(file, of, told)
         part.replace(path)
     finally:
+        part.unlink(missing_ok=True)
+        _unfinished.discard(part)
+
+
+@atexit.register
+def _remove_unfinished() -> None:
+    """Remove what a thread was writing when the process ended."""
+    for part in list(_unfinished):
         part.unlink(missing_ok=True)
 
 

@@ -199,15 +199,15 @@ async function showRest(
     // Only when it changes, because the page is then laid out.
     if (percent !== told)
       note.textContent = reading.isAround
-        ? `${percent} % of the log is read; meanwhile only steps ${model.firstStep} to ${model.lastStep} are shown`
+        ? `${percent} % of the log is read; meanwhile only steps ${model.stepsBefore + 1} to ${model.lastStep} are shown`
         : `${percent} % of the log is read, up to step ${model.lastStep}`;
     told = percent;
     if (reading.model !== model) {
       board.open(reading.model, board.store.touched ? board.state() : opening);
       return count();
     }
-    // Each time twice as much, because a layout of a longer log costs more.
-    if (reading.done || model.events.length >= 2 * drawn) {
+    // Each time four times as much, because a layout of a longer log costs more.
+    if (reading.done || model.events.length >= 4 * drawn) {
       drawn = model.events.length;
       board.grow();
     }
