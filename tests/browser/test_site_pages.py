@@ -7,6 +7,7 @@ from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import REPOSITORY
 from tests.browser.test_open_log import drop
+from tests.visualizer import clusters
 from visualizer import read
 from visualizer.playing.rerun import Setup
 from visualizer.scenario import gallery
@@ -78,6 +79,8 @@ def test_a_trace_of_another_engine_is_read_in_the_page(site, new_page):
     board = BoardOnPage(page)
     expect(board.root).to_have_attribute("data-ready", "true", timeout=60_000)
     assert int(board.data("steps")) == read(scenario.log).step_rows[-1].step
+    board.press("g")  # Python in the page has told it
+    board.expect_data(scenes=len(read(scenario.log).tour))
     drop(page, b'{"hello": 1}\n', "notes.jsonl")
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("notes.jsonl cannot be opened: line 1: no known log begins with")
@@ -86,6 +89,11 @@ def test_a_trace_of_another_engine_is_read_in_the_page(site, new_page):
     expect(page.locator("#status")).to_be_hidden()
     _board(page)
     assert page.title() == "own.jsonl · Underglass"
+    drop(page, clusters.one_dies().to_bytes(), "cluster.jsonl")
+    button = page.locator(".cluster button.tell")
+    expect(button).to_be_visible(timeout=60_000)  # once Python in the page has told it
+    button.click()
+    expect(page.locator(".cluster")).to_have_attribute("data-tour", "1")
 
 
 def test_a_setting_of_the_playground_runs_the_workload_again(site, new_page):

@@ -30,7 +30,7 @@ HUED = """canvas => {
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light"), (1920, "light")])
 def test_one_key_tells_the_run_and_escape_returns_to_its_step(open_board, width, scheme):
-    board = open_board(width=width, color_scheme=scheme)
+    board = open_board(width=width, color_scheme=scheme, reduced_motion="reduce")
     tour, root, keyboard = read(the_log()).tour, board.root, board.page.keyboard
     board.press("g")
     said, large = root.locator(".said"), root.locator("canvas.large")

@@ -299,6 +299,12 @@ export class ClusterBoard extends Shell {
 
   // Actions
 
+  /** Shows what limited the run, once that is known. */
+  showRun({ sentence, tour }: NonNullable<ClusterBoardOptions["run"]>) {
+    this.run.show(sentence);
+    this.scenes = tour;
+  }
+
   /** Tells what happened, scene by scene. */
   tellMe() {
     const { model } = this;

@@ -3,6 +3,7 @@
  * browser: our own logs are read here, and those of other engines by our Python readers, which run in a worker.
  */
 
+import type { ClusterBoard } from "../cluster/cluster_board.ts";
 import { isClusterLine } from "../cluster/cluster_lines.ts";
 import { mountCluster } from "../cluster/mount_cluster.ts";
 import { forgetAddress } from "../host/address.ts";
@@ -66,9 +67,10 @@ async function show(bytes: Uint8Array, name: string) {
   host.hidden = false;
   document.title = `${name} · Underglass`;
   tell("");
-  const options = { about: { title: name, caption: "" }, signal };
-  if (isClusterLine(head)) return mountCluster(host, { log, ...options });
-  const board = await drawPageBoard(host, log, { ...options, run });
+  const options = { about: { title: name, caption: "" }, signal, run };
+  const board = isClusterLine(head)
+    ? ((await mountCluster(host, { log, ...options })) as ClusterBoard)
+    : await drawPageBoard(host, log, options);
   // Our own logs are drawn before Python is there.
   run ??= (await askPython("find_regimes", bytes, () => {}).catch(() => null))?.options?.run;
   if (run && !signal.aborted) board.showRun(run);

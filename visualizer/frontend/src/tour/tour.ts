@@ -22,6 +22,7 @@ import { TourSheet } from "./tour_sheet.ts";
 const NARROW = 720; // px
 const LARGE = { wide: 372, narrow: 300 };
 const MOST_NAMES = 9;
+const CHANGE = 150; // ms
 
 export class TourView {
   shell: Shell;
@@ -89,7 +90,7 @@ export class TourView {
       ),
       h("div.turn.line", this.back, this.dots, h("span.space"), this.next, this.forward),
     );
-    this.sheet = new TourSheet(host, scenes);
+    this.sheet = new TourSheet(host, scenes, this.#end.signal);
     shell.root.append(this.element, this.sheet.element);
     const { signal } = this.#end;
     shell.signal.addEventListener("abort", () => this.#end.abort(), { signal });
@@ -131,6 +132,8 @@ export class TourView {
     if (at === this.at) return;
     this.at = at;
     this.show();
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches)
+      this.element.querySelector(".scene")?.animate({ opacity: [0.2, 1] }, CHANGE);
   }
 
   toggleWhy() {

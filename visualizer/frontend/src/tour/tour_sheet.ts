@@ -13,12 +13,13 @@ export class TourSheet {
   host: TourHost;
   scenes: Scene[];
 
-  constructor(host: TourHost, scenes: Scene[]) {
+  /** Draws for the printer until `signal` aborts. */
+  constructor(host: TourHost, scenes: Scene[], signal: AbortSignal) {
     this.host = host;
     this.scenes = scenes;
-    const draw = () => this.element.isConnected && this.draw();
-    addEventListener("beforeprint", draw);
-    matchMedia("print").addEventListener("change", draw);
+    const draw = () => this.draw();
+    addEventListener("beforeprint", draw, { signal });
+    matchMedia("print").addEventListener("change", draw, { signal });
   }
 
   draw() {
