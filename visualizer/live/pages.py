@@ -14,7 +14,7 @@ from visualizer import read
 from visualizer.front_end import MODULES, with_board
 from visualizer.html import write_page
 from visualizer.indexed.beside import index_of
-from visualizer.indexed.indexed_log import IndexedLog, log_of
+from visualizer.indexed.indexed_log import IndexedLog, answer_of, log_of
 from visualizer.live.growing import growing_index
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
@@ -104,7 +104,11 @@ def indexed_routes(path: Path, theme: str | None) -> dict[str, Route]:
 
 
 def _telling(log: EventLog | ClusterLog) -> Route:
-    return lambda _request: Answer(read(log).tour.to_json(), "application/json")
+    def answer(_request: Request) -> Answer:
+        told = answer_of(log, "tour", lambda: read(log).tour.as_dict())
+        return Answer(json.dumps(told).encode(), "application/json")
+
+    return answer
 
 
 def _deciding(log: EventLog) -> Route:
