@@ -7,6 +7,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog, LogError
@@ -104,9 +105,11 @@ def indexed_routes(path: Path, theme: str | None) -> dict[str, Route]:
 
 
 def _telling(log: EventLog | ClusterLog) -> Route:
+    def told() -> dict[str, Any]:
+        return read(log).tour.as_dict()
+
     def answer(_request: Request) -> Answer:
-        told = answer_of(log, "tour", lambda: read(log).tour.as_dict())
-        return Answer(json.dumps(told).encode(), "application/json")
+        return Answer(json.dumps(answer_of(log, "tour", told)).encode(), "application/json")
 
     return answer
 
