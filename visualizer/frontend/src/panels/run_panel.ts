@@ -97,7 +97,7 @@ export class RunPanel extends Part {
     const x = (scale.x(store.step) + scale.end(store.step)) / 2;
     const isHidden = long || x < scale.left || x > scale.right;
     hide(this.cursor, isHidden);
-    this.cursor.style.transform = `translateX(${x * unit}px)`;
+    this.cursor.style.transform = `translateX(${Math.round(x * unit)}px)`;
     const key = [scale.left, scale.right, scale.x(0), scale.width, unit, theme.name].join();
     if (key === this.#placed) return;
     this.#placed = key;
