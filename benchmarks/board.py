@@ -11,23 +11,27 @@ Measurements, in the page that `to_html` writes:
   read
 - seek: to random steps, all work on the frame: folding, drawing and writing, layout and painting; of
   that the model alone, which folds from the nearest copy of the state
-- of load and seek also the mean CPU time of the page's thread, which other load on the machine changes
-  little
+- CPU time, which other load on the machine changes little: of loading, and of one frame while the
+  cursor goes to random steps (`seek`) or from step to step (`play`). `page` is the page's thread,
+  `script`, `style` and `layout` are parts of it, `processes` are all that draw the page. Medians of
+  several rounds; with `--before` also those of another version, measured in turns, and the ratios
 - memory: JavaScript's heap and its buffers after a collection, and the tab's largest resident size
 """
 
 import random
 import statistics
+from collections import defaultdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.harness import FOLDER, save, status
-from engine import Cost, EngineConfig, EventLog, Workload, simulate
+from engine import Cost, EngineConfig, Workload, simulate
 from engine.simulation.workload import Abort, Input, bursts, lognormal, poisson
 from visualizer.html import MODULE, to_html
+from visualizer.logs import ClusterLogLike, LogLike
 from visualizer.pictures import chromium_path
 from visualizer.sources import read_source
 
@@ -64,6 +68,17 @@ _SEEK = """async (steps) => {
   }
   return { whole, folding };
 }"""
+
+# A step in each frame.
+_MOVE = """async (steps) => {
+  const next = () => new Promise((done) => requestAnimationFrame(done));
+  for (const step of steps) {
+    window.board.goTo(step);
+    await next();
+  }
+  await next();
+}"""
+ROUNDS, MOVES = 8, 24
 
 
 def workload() -> Workload:
@@ -121,10 +136,17 @@ def percentiles(values: list[float]) -> dict[str, float]:
     return {"p50": round(cuts[9], 2), "p95": round(cuts[18], 2)}
 
 
-def page_of(log: EventLog, path: Path) -> None:
-    """The exported page, with its board within reach."""
-    text = to_html(log).replace("await mount(", "window.board = await mount(")
+def page_of(log: LogLike | ClusterLogLike, path: Path, module: str | None = None) -> None:
+    """The exported page with this or another text of the module, and its board within reach."""
+    text = to_html(log)
+    if module is not None:
+        text = text.replace(escaped(MODULE.read_text("utf-8")), escaped(module))
+    text = text.replace("await mount(", "window.board = await mount(")
     path.write_text(text, "utf-8")
+
+
+def escaped(module: str) -> str:
+    return module.replace("</script", "<\\/script")
 
 
 def measure(browser: Browser, path: Path, seeks: int) -> dict[str, Any]:
@@ -135,20 +157,17 @@ def measure(browser: Browser, path: Path, seeks: int) -> dict[str, Any]:
     meter = ThreadTime(page)
     page.goto(path.as_uri())
     page.wait_for_function("window.board?.model && window.read", timeout=120_000)
-    load_cpu = meter.lap()
+    load_cpu = meter.lap()["page"]
     rng = random.Random(SEED)
     first, last = page.evaluate("[board.model.firstStep, board.model.lastStep]")
     page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(seeks // 6)])  # warm
-    meter.lap()
     seek = page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(seeks)])
-    seek_cpu = meter.lap() / seeks
     figures = {
         "first_picture_ms": round(page.evaluate("window.drawn")),
         "all_read_ms": round(page.evaluate("window.read")),
         "seek_ms": percentiles(seek["whole"]),
         "fold_ms": percentiles(seek["folding"]),
         "load_cpu_ms": round(load_cpu),
-        "seek_cpu_ms": round(seek_cpu, 2),
         **memory(page),
     }
     page.close()
@@ -156,19 +175,77 @@ def measure(browser: Browser, path: Path, seeks: int) -> dict[str, Any]:
 
 
 class ThreadTime:
-    """CPU time of the page's main thread."""
+    """CPU time of the page's main thread and its parts, and of all processes that draw the page."""
+
+    PARTS: ClassVar = {
+        "page": "TaskDuration",
+        "script": "ScriptDuration",
+        "style": "RecalcStyleDuration",
+        "layout": "LayoutDuration",
+    }
 
     def __init__(self, page: Page) -> None:
         self._session = page.context.new_cdp_session(page)
         self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
-        self._last = 0.0
+        browser = page.context.browser
+        assert browser is not None
+        self._processes = browser.new_browser_cdp_session()
+        self._last = dict.fromkeys([*self.PARTS, "processes"], 0.0)
 
-    def lap(self) -> float:
+    def lap(self) -> dict[str, float]:
         """Milliseconds since the last lap, or since the page began to load."""
         metrics = self._session.send("Performance.getMetrics")["metrics"]
-        now = next(1000 * float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
-        passed, self._last = now - self._last, now
+        known = {one["name"]: 1000 * float(one["value"]) for one in metrics}
+        processes = self._processes.send("SystemInfo.getProcessInfo")["processInfo"]
+        drawing = [one["cpuTime"] for one in processes if one["type"] in ("renderer", "GPU")]
+        now = {part: known[name] for part, name in self.PARTS.items()}
+        now["processes"] = 1000 * sum(drawing)
+        passed = {part: now[part] - self._last[part] for part in now}
+        self._last = now
         return passed
+
+
+def moves(browser: Browser, paths: list[Path]) -> list[dict[str, float]]:
+    """CPU time per frame of each page, measured in turns: the median of some rounds."""
+    pages = [browser.new_page(viewport={"width": 1280, "height": 900}) for _ in paths]
+    for page, path in zip(pages, paths, strict=True):
+        page.add_init_script(_WATCH)
+        page.goto(path.as_uri())
+        page.wait_for_function("window.board?.model && window.read", timeout=120_000)
+    meters = [ThreadTime(page) for page in pages]
+    rng = random.Random(SEED)
+    first, last = pages[0].evaluate("[board.model.firstStep, board.model.lastStep]")
+    laps: list[dict[str, list[float]]] = [defaultdict(list) for _ in pages]
+    for turn in range(ROUNDS + 1):  # the first one warms up
+        begin = rng.randint(first, max(first, last - MOVES))
+        kinds = {
+            "seek": [rng.randint(first, last) for _ in range(MOVES)],
+            "play": [min(last, begin + i) for i in range(MOVES)],
+        }
+        for kind, steps in kinds.items():
+            for page, meter, found in zip(pages, meters, laps, strict=True):
+                page.bring_to_front()
+                page.evaluate(_MOVE, steps[:1])
+                meter.lap()
+                page.evaluate(_MOVE, steps)
+                for part, value in meter.lap().items():
+                    if turn:
+                        found[f"{kind}_{part}_cpu_ms"].append(value / MOVES)
+    for page in pages:
+        page.close()
+    return [{name: statistics.median(all_) for name, all_ in found.items()} for found in laps]
+
+
+def compared(frames: list[dict[str, float]]) -> dict[str, float]:
+    """The CPU times of one version, or of two and their ratios."""
+    if len(frames) == 1:
+        return {name: round(value, 2) for name, value in frames[0].items()}
+    now, before = frames
+    figures: dict[str, float] = {}
+    for name, value in now.items():
+        figures |= {name: round(value, 2), f"{name[:-3]}_before": round(before[name], 2)}
+        figures[f"{name[:-3]}_ratio"] = round(value / before[name], 2) if before[name] else 1.0
+    return figures
 
 
 def memory(page: Page) -> dict[str, int]:
@@ -202,13 +279,14 @@ def table(figures: dict[str, Any]) -> None:
             )
             rows.setdefault(name, []).append(shown)
     for name, values in rows.items():
-        print(f"  {name:18}" + "".join(f"{value:>18}" for value in values))
+        print(f"  {name:32}" + "".join(f"{value:>18}" for value in values))
     print("  (ms are p50 / p95)")
 
 
 def main(
     events: Annotated[str, typer.Option(help="sizes of the logs")] = "10000,100000,1000000",
     seeks: Annotated[int, typer.Option(min=2, help="in each log")] = 200,
+    before: Annotated[Path | None, typer.Option(help="board.js of another version")] = None,
 ) -> None:
     """Measure each size and print a column for it."""
     sizes = sorted(int(size) for size in events.split(","))
@@ -221,9 +299,16 @@ def main(
             page_of(log, path)
             flags = ["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"]
             browser = playwright.chromium.launch(executable_path=chromium_path(), args=flags)
-            figures["sizes"][str(size)] = {"events": size} | measure(browser, path, seeks)
+            paths = [path]
+            if before is not None:
+                paths.append(path.with_stem(f"{path.stem}_before"))
+                page_of(log, paths[1], before.read_text("utf-8"))
+            whole = measure(browser, path, seeks)
+            frames = compared(moves(browser, paths))
+            figures["sizes"][str(size)] = {"events": size} | whole | frames
             browser.close()
-            path.unlink()
+            for one in paths:
+                one.unlink()
     table(figures)
     print(f"  bundle: {figures['bundle_bytes']:,} bytes")
     save("board", figures)
