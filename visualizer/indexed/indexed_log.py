@@ -64,11 +64,7 @@ class IndexedLog(EventLog):
 
     def of(self, *kinds: type[Kind]) -> list[Kind]:
         """See `EventLog`. Only the columns of these kinds are unpacked."""
-        return [
-            event
-            for number in range(len(self._ends))
-            for event in self.index.events(number, set(kinds))
-        ]
+        return list(each_of(self, *kinds))
 
     def state(self, seq: int | None = None) -> State:
         """See `EventLog`. The fold begins at the last keyframe before."""
@@ -108,6 +104,15 @@ def log_of(index: IndexFile) -> EventLog | ClusterLog:
         for event in index.events(number):
             log.append(event)
     return log
+
+
+def each_of(log: EventLog, *kinds: type[Kind]) -> Iterator[Kind]:
+    """Yield the events of some kinds, in order; from an index, a chunk at a time."""
+    if not isinstance(log, IndexedLog):
+        yield from log.of(*kinds)
+        return
+    for number in range(len(log.index.ends)):
+        yield from log.index.events(number, set(kinds))
 
 
 def answer_of(log: EventLog | ClusterLog, question: str, compute: Callable[[], Any]) -> Any:

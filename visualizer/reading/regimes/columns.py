@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.log import vocabulary as v
 from engine.simulation.latencies import PausedTime
+from visualizer.indexed.indexed_log import each_of
 
 if TYPE_CHECKING:
     from engine.core.log.log import EventLog
@@ -106,10 +107,9 @@ class Columns:
         ] = []  # its preemption's, step, request, tokens
         self._times: list[tuple[int, int, bool]] = []
         self._paused = PausedTime()
-        events = log.of(*_NOTES)
-        finished = [event for event in events if type(event) is v.StepFinished]
-        self.unit = "us" if all("end" in event.t for event in finished) else "steps"
-        for event in events:
+        is_timed = all("end" in event.t for event in each_of(log, v.StepFinished))
+        self.unit = "us" if is_timed else "steps"
+        for event in each_of(log, *_NOTES):
             _NOTES[type(event)](self, event)
         self._set_times()
         self._set_losses()
