@@ -19,7 +19,7 @@ from tests.visualizer.test_golden_fold import node
 from underglass.commands import app, read_log
 from visualizer import read
 from visualizer.indexed import index_file
-from visualizer.indexed.beside import index_beside, index_of, make_index
+from visualizer.indexed.beside import index_beside, index_of
 from visualizer.indexed.index_file import FOOTER, IndexFile, index_bytes
 from visualizer.indexed.indexed_log import IndexedLog, log_of
 from visualizer.logs import read_any
@@ -166,14 +166,6 @@ def test_a_stale_or_damaged_index_is_made_again(tmp_path, monkeypatch):
     assert ask() == str(read(long).regimes)
     monkeypatch.setattr(index_file, "checksum_of_types", lambda: 0)
     assert index_of(path) is None
-
-
-def test_a_log_that_cannot_be_read_leaves_no_index(tmp_path):
-    path = tmp_path / "run.jsonl"
-    path.write_bytes(random_log(1).to_bytes() + b'{"type":"forked","request":1}\n')
-    with path.open("rb") as file, raises_naming(LogError, "parent"):
-        make_index(path, file)
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_command_writes_an_index_that_opens_by_itself(tmp_path):

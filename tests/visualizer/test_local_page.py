@@ -306,14 +306,16 @@ def test_ranges_of_an_index_are_answered_and_others_refused(served, tmp_path):
         assert client.ask("index", Range=header) == (416, b"")
 
 
-def test_the_index_of_a_damaged_log_is_sent_up_to_the_damage(served, tmp_path):
+def test_a_log_that_contradicts_itself_gets_no_index_and_the_page_hears_why(served, tmp_path):
     log = random_log(1)
     path = tmp_path / "run.jsonl"
-    path.write_bytes(log.to_bytes() + b"damaged\n")
+    path.write_bytes(
+        log.to_bytes() + b'{"type":"radix_evicted","node":99999,"needed_by":1,"reason":"room"}\n'
+    )
     client = served(indexed_routes(path, None))
     status, stream = client.ask("growing")
     assert status == 200
     end = stream[stream.rindex(b'{"error"') :]
-    assert_names(json.loads(end)["error"], f"line {len(log) + 1}")
+    assert_names(json.loads(end)["error"], f"event {len(log)}", "radix_evicted")
     assert list(tmp_path.iterdir()) == [path]
     assert client.ask("index", Range="bytes=0-9")[0] == 422
