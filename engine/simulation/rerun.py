@@ -7,6 +7,9 @@ The exact state of a step is reached by repeating the log's inputs: arrivals, pr
 settings. Before a choice counts, the rerun must have decided every earlier step as the log did; `check`
 says where it did not. Requests arrive at the same times and get the same answers, whatever is chosen.
 
+How the answer of a request that had not ended when the log did goes on is unknown: it gets one more
+token than the log has, and ends.
+
 A log of a simulated machine has the prices of its steps, so its rerun has the very times of the log.
 For a measured log, prices are fitted, and both the rerun and the choice are timed with them.
 
@@ -34,7 +37,7 @@ from engine.simulation.replayable import replayable, replayed_steps
 from engine.simulation.simulate import ReplayEngine, play
 from engine.simulation.unknown_tokens import with_unknown_tokens
 from engine.simulation.what_if import changed_config, check_parts, fit_entry, simulation_of
-from engine.simulation.workload import Input, Workload
+from engine.simulation.workload import Arrival, Input, Workload
 
 MOST_EVENTS = 400_000  # of a log that is run again; about 20 s
 _SPARE_STEPS = 1000  # a run that takes longer than three times the recorded one does not end
@@ -48,6 +51,7 @@ class Rerun:
     cost    the prices of a step
     is_exact  whether the prices are the log's own, so that the times of the rerun are those of the log
     is_foreign  whether the log is another engine's
+    unfinished  how many requests had not ended when the log did
     """
 
     def __init__(self, log: EventLog, cost: Cost | None = None, **parts: Any) -> None:
@@ -67,6 +71,7 @@ class Rerun:
             self._is_known = inputs is log
             self.is_exact = cost is None and own is not None and self._is_known
             self._workload = Workload.from_log(inputs, "time" if self.is_exact else "step")
+            self.unfinished = _end_with_the_log(self._workload.inputs, log)
             started = log[0]
             assert isinstance(started, v.RunStarted)
             self._started = started
@@ -104,13 +109,17 @@ class Rerun:
 
     @cached_property
     def first_difference(self) -> int | None:
-        """The first step of the log that the rerun decides differently, or None."""
+        """The first step of the log that the rerun decides differently, or None.
+
+        A log that ends before its requests do may end in the middle of a step, which does not count.
+        """
         ours = _decided(self.happened, exactly=self._is_known)
         recorded = _decided(self.log, exactly=self._is_known)
         numbers = {number: step for step, number in self.steps.items()}
         for (step, one), (_, two) in zip_longest(recorded, ours, fillvalue=(0, None)):
             if one != two:
-                return step or max(numbers.values(), default=0) + 1
+                is_over = self.unfinished and step in (0, recorded[-1][0])
+                return None if is_over else step or max(numbers.values(), default=0) + 1
         return None
 
     def check(self, step: int) -> int:
@@ -257,6 +266,24 @@ def _with_settings(log: EventLog, choice: Settings) -> EventLog:
     return EventLog.from_events([msgspec.structs.replace(started, settings=settings), *log[1:]])
 
 
+def _end_with_the_log(inputs: list[Input], log: EventLog) -> int:
+    """Let requests that have not ended end with the first unknown token; return their number."""
+    live = {event.request for event in [*log.of(v.RequestArrived), *log.of(v.Forked)]}
+    live -= {event.request for event in log.of(v.RequestFinished)}
+    first, unfinished = 1, 0
+    for one in inputs:
+        if isinstance(one, Arrival):
+            ids = range(first, first + one.params.samples)
+            first = ids.stop
+            if not live.isdisjoint(ids):
+                most = 1 + max((answer.length for answer in one.answers.values()), default=0)
+                one.params = msgspec.structs.replace(
+                    one.params, max_tokens=most, min_tokens=min(one.params.min_tokens, most)
+                )
+                unfinished += 1
+    return unfinished
+
+
 _NO_DECISION = (v.RunStarted, v.EnginePaused, v.EngineResumed, v.StepReported, v.StepStarted)
 
 
@@ -272,6 +299,8 @@ def _decided(log: EventLog, *, exactly: bool) -> list[tuple[int, list[Any]]]:
                 step = event.step
             case v.StepFinished() if exactly:
                 now += [(row.request, row.ids, row.accepted, row.forced) for row in event.tokens]
+            case v.RequestArrived() if exactly:
+                now.append((event.request, event.prompt, event.label, event.priority, event.n))
             case v.Admitted() if not exactly:
                 now.append(("admitted", event.request, len(event.blocks)))
             case v.Preempted() if not exactly:

@@ -21,6 +21,7 @@ from tests.server.console import invoke
 from tests.sources.test_vllm_runs import FIXTURES
 from visualizer import read
 from visualizer.comparing.run_totals import computed_twice
+from visualizer.logs import part_of
 from visualizer.reading.busy_time import busy_us
 from visualizer.seat.answers import answers
 from visualizer.seat.decisions import decisions
@@ -143,6 +144,9 @@ def test_what_cannot_be_chosen_says_why():
     ):
         with raises_naming(c.ChoiceError, *names):
             seat.take(step, choice)
+    cut = Seat(part_of(log, 0, 100))  # the future is unknown
+    assert (cut.rerun.unfinished, cut.rerun.first_difference) == (3, None)
+    assert cut.take(20, c.Victim(1)).consequence.moved
     other = EventLog.from_events([*log[:60], *log[61:]])  # a decision is missing
     with raises_naming(c.ChoiceError, "rerun"):
         Seat(other).decisions(20)

@@ -126,6 +126,12 @@ class LiveLog:
             ).as_dict()
         return regimes_of(EventLog.from_events(events)).as_dict() if events else {}
 
+    def engine_log(self) -> EventLog:
+        """Return a copy of the events that are kept of one engine; an empty log if there are none."""
+        with self._changed:
+            events = list(self._log) if isinstance(self._log, EventLog) else []
+        return EventLog.from_events(events) if events else EventLog()
+
     def tour(self) -> bytes:
         """Return the tour of the events that are kept, as JSON."""
         with self._changed:

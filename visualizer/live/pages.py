@@ -61,7 +61,7 @@ def board_routes(
             routes[f"GET {INDEX}"] = ranges_of(indexed.index.path)
         if isinstance(log := logs[0], EventLog):
             options["decide"] = DECIDE
-            routes[f"POST {DECIDE}"] = _deciding(log)
+            routes[f"POST {DECIDE}"] = _deciding(lambda: log)
             routes["GET seat.js"] = Answer(
                 with_board("seat.js").encode(), "text/javascript; charset=utf-8"
             )
@@ -114,11 +114,11 @@ def _telling(log: EventLog | ClusterLog) -> Route:
     return answer
 
 
-def _deciding(log: EventLog) -> Route:
+def _deciding(log_now: Callable[[], EventLog]) -> Route:
     from visualizer.seat.answers import json_lines
     from visualizer.seat.seat import Seat
 
-    seats: list[Seat] = []  # made when it is first needed, because an indexed log may be long
+    seats: list[tuple[EventLog, Seat]] = []  # of the log that was asked about last
 
     def answer(request: Request) -> Answer:
         if request.length > _MOST_ASKED:
@@ -129,9 +129,10 @@ def _deciding(log: EventLog) -> Route:
             asked = None
         if not isinstance(asked, dict):
             return _refuse("a question must be a JSON object")
-        if not seats:
-            seats.append(Seat(log))
-        return Answer(json_lines(seats[0], asked), "application/x-ndjson")
+        log = log_now()
+        if not seats or seats[0][0] is not log:
+            seats[:] = [(log, Seat(log))]
+        return Answer(json_lines(seats[0][1], asked), "application/x-ndjson")
 
     return answer
 
@@ -171,6 +172,7 @@ def live_routes(log: LiveLog, theme: str | None) -> dict[str, Route]:
         "GET events": events,
         f"GET {TOUR}": tour,
         "GET regimes": regimes,
+        f"POST {DECIDE}": _deciding(log.engine_log),
         **{f"GET {module.name}": _script(module) for module in MODULES.glob("*.js")},
     }
 

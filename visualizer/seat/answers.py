@@ -52,9 +52,17 @@ def json_lines(seat: Seat, asked: Mapping[str, Any]) -> Iterator[bytes]:
 def _decisions(seat: Seat, step: int) -> dict[str, Any]:
     found = seat.decisions(step)
     config, rerun = seat.rerun.config, seat.rerun
-    note = ""
+    notes = list[str]()
     if rerun.error is not None:
-        note = f"Times are predicted by prices fitted to the log (median error {rerun.error:.0%})."
+        notes.append(
+            f"Times are predicted by prices fitted to it (median error {rerun.error:.0%})."
+        )
+    if count := rerun.unfinished:
+        notes.append(
+            f"Of {count} requests the log does not have the end: they end with the next token."
+            if count > 1
+            else "Of one request the log does not have the end: it ends with the next token."
+        )
     before, after = seat.around(step)
     return {
         "decisions": msgspec.to_builtins(found),
@@ -65,7 +73,7 @@ def _decisions(seat: Seat, step: int) -> dict[str, Any]:
             "budget": config.token_budget,
             "blocks": config.num_blocks,
         },
-        "note": note,
+        "note": " ".join(notes),
     }
 
 

@@ -29,9 +29,11 @@ function boardIn(
   const draw = async () => {
     try {
       const { compare, ...rest } = options;
+      const bytes = await bytesOf(log);
       const shown = {
         ...rest,
-        log: await bytesOf(log),
+        log: bytes,
+        ...(module === "board" && { seat: (await import("./boards.ts")).seatInPage(bytes) }),
         ...(compare && { compare: { ...compare, b: await bytesOf(compare.b) } }),
       };
       // The address of a lesson is not that of one of its boards, but it may name a moment of one.
