@@ -268,7 +268,8 @@ def _with_settings(log: EventLog, choice: Settings) -> EventLog:
 
 def _end_with_the_log(inputs: list[Input], log: EventLog) -> int:
     """Let requests that have not ended end with the first unknown token; return their number."""
-    live = {event.request for event in [*log.of(v.RequestArrived), *log.of(v.Forked)]}
+    live = {event.request for event in log.of(v.RequestArrived)}
+    live |= {event.request for event in log.of(v.Forked)}
     live -= {event.request for event in log.of(v.RequestFinished)}
     first, unfinished = 1, 0
     for one in inputs:
