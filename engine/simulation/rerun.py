@@ -39,7 +39,7 @@ from engine.simulation.unknown_tokens import with_unknown_tokens
 from engine.simulation.what_if import changed_config, check_parts, fit_entry, simulation_of
 from engine.simulation.workload import Arrival, Input, Workload
 
-MOST_EVENTS = 400_000  # of a log that is run again; about 20 s
+MOST_EVENTS = 150_000  # of a log that is run again; a choice takes about 25 s then
 _SPARE_STEPS = 1000  # a run that takes longer than three times the recorded one does not end
 TAKEN = "taken away"  # the label of blocks that are held so that no request gets them
 

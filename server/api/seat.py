@@ -23,7 +23,7 @@ from server.http.fields import Strict
 from underglass import child
 
 SECONDS = 60.0
-MOST_EVENTS = 200_000
+MOST_EVENTS = 150_000
 _LINES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A line of JSON for each answer; the last one has `done`. Logs are base64.",

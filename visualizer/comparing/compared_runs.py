@@ -237,7 +237,7 @@ class ComparedRuns(Compared):
         """Return `page_facts`."""
         return {"facts": self.page_facts()}
 
-    def page_facts(self) -> dict[str, Any]:
+    def page_facts(self, *, with_tour: bool = True) -> dict[str, Any]:
         """Return the texts and numbers that the page shows, as JSON values."""
         found = self.difference
         rows = self.paired_rows
@@ -249,7 +249,7 @@ class ComparedRuns(Compared):
             "inputs": self.inputs or self._unknown_inputs(),
             "note": self.note,
             "verdict": self.verdict,
-            "tour": self.tour.as_dict()["scenes"],
+            "tour": self.tour.as_dict()["scenes"] if with_tour else [],
             "difference": found
             and {name: getattr(found, name) for name in ("step", "a", "b", "requests")},
             "differing": self._differing,

@@ -79,7 +79,7 @@ def _decisions(seat: Seat, step: int) -> dict[str, Any]:
 
 def _taken(seat: Seat, step: int, choice: Choice) -> dict[str, Any]:
     taken = seat.take(step, choice)
-    facts = ComparedRuns(taken.happened, taken.log, NAMES).page_facts()
+    facts = ComparedRuns(taken.happened, taken.log, NAMES).page_facts(with_tour=False)
     return {
         "consequence": msgspec.to_builtins(taken.consequence),
         "step": taken.step,
