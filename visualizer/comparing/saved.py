@@ -8,6 +8,7 @@ The run's inputs are replayed without the idea, so nothing is estimated from cou
 that let another request start sooner counts with all that followed. An idea may also have cost time.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from visualizer.reading.reading import read
 from visualizer.reading.rows import RequestRow
 from visualizer.reading.why.find import request_names
 
-MOST_EVENTS = 20_000  # of a log that is replayed before it is shown: well under a second
+MOST_EVENTS = 5_000  # of a log that is replayed before it is shown: about a third of a second
 _OFF: dict[str, dict[str, Any]] = {
     "prefix cache": {"prefix_cache": "off"},
     "speculation": {"drafter": None},
@@ -54,7 +55,8 @@ def savings(log: EventLog) -> list[Saving]:
     """
     if len(log) > MOST_EVENTS or not all(event.t for event in log.of(v.StepFinished)):
         return []
-    return [saving for idea in _used(log) if (saving := _saving(log, idea)) is not None]
+    used = _used(log)
+    return [*_found(log, used)] if used else []
 
 
 def _used(log: EventLog) -> list[str]:
@@ -71,30 +73,31 @@ def _used(log: EventLog) -> list[str]:
     return [idea for idea, is_used in used.items() if is_used]
 
 
-def _saving(log: EventLog, idea: str) -> Saving | None:
+def _found(log: EventLog, ideas: list[str]) -> Iterator[Saving]:
     from engine.core.config import ConfigError
+    from engine.simulation.fit import fit
     from engine.simulation.what_if import what_if
 
     try:
-        without = what_if(log, pinned="time", **_OFF[idea])
-    except (ConfigError, ValueError):
-        return None
-    try:
-        run = what_if(log, pinned="time")
+        cost = fit(log).cost
+        run = what_if(log, pinned="time", cost=cost)
     except ConfigError:  # its drafter is needed
-        run = retime(log, without)
-    took = busy_us(run)[0], busy_us(without)[0]
-    sides = [_by_sample(one) for one in (log, run, without)]
-    rows = [(own, sides[1].get(key), sides[2].get(key)) for key, own in sides[0].items()]
-    known = [(own, a, b) for own, a, b in rows if a and b and a.e2e_ms and b.e2e_ms]
-    if not all(took) or not known or took[0] == took[1]:
-        return None
-    return Saving(
-        idea=idea,
-        words=_words(idea, took, known, request_names(log)),
-        took=took,
-        requests={own.request: round(1000 * _change(one, other)) for own, one, other in known},
-    )
+        run = retime(log, what_if(log, pinned="time", drafter=None))
+    except ValueError:
+        return
+    names, own_rows, run_rows = request_names(log), _by_sample(log), _by_sample(run)
+    for idea in ideas:
+        try:
+            without = what_if(log, pinned="time", cost=cost, **_OFF[idea])
+        except (ConfigError, ValueError):
+            continue
+        took = busy_us(run)[0], busy_us(without)[0]
+        rows_without = _by_sample(without)
+        rows = [(own, run_rows.get(key), rows_without.get(key)) for key, own in own_rows.items()]
+        known = [(own, a, b) for own, a, b in rows if a and b and a.e2e_ms and b.e2e_ms]
+        if all(took) and known and took[0] != took[1]:
+            requests = {own.request: round(1000 * _change(one, other)) for own, one, other in known}
+            yield Saving(idea, _words(idea, took, known, names), took, requests)
 
 
 def _by_sample(log: EventLog) -> dict[tuple[int, int], RequestRow]:

@@ -158,10 +158,10 @@ def the_hit(of: Material) -> Scene | None:
     if hit.sharers and not of.lacks("block_tables"):
         first = facts.name("sharer", hit.sharers[0])
         if len(hit.sharers) == 1:
-            said.append(sentence("{} uses the same blocks at that moment.", first))
+            said.append(sentence("{} used the same blocks already.", first))
         else:
             more = facts.number("more sharers", len(hit.sharers) - 1)
-            said.append(sentence("{} and {} more use the same blocks at that moment.", first, more))
+            said.append(sentence("{} and {} more used the same blocks already.", first, more))
     return Scene(
         kind="hit",
         title="a prefix found in the cache",
