@@ -1,12 +1,15 @@
 """Run a module that reads logs in a process of its own, because reading a log holds the GIL."""
 
 import asyncio
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from server.http.errors import ApiError, unavailable
 from underglass import child
 
 SECONDS = 60.0
+NICE = 10  # the engine and its clients come first
 
 
 async def run_apart(what: str, code: str, module: str, *arguments: str | Path) -> bytes:
@@ -22,6 +25,9 @@ async def run_apart(what: str, code: str, module: str, *arguments: str | Path) -
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+    if hasattr(os, "setpriority"):
+        with suppress(OSError):  # it has ended
+            os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
     try:
         async with asyncio.timeout(SECONDS):
             output, errors = await process.communicate()

@@ -29,6 +29,7 @@ import html
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from fastapi import APIRouter, FastAPI, Header, Query, Request
@@ -40,6 +41,7 @@ from engine.core.config import EngineConfig
 from engine.core.declared import Setting, settings_of
 from engine.core.log.log import EventLog
 from server.api.operation import may_control
+from server.api.shared_answer import SharedAnswer
 from server.core.bridge import Bridge
 from server.core.event_log import PreviousRun, Window, encode_event, json_lines
 from server.core.models import Models, ViewedModel
@@ -125,6 +127,7 @@ def _field(setting: Setting) -> str:
 def routes(models: Models) -> APIRouter:
     """Return the routes /events, /trace and /regimes for the loaded models."""
     router = APIRouter(tags=["Event log"])
+    limits = WeakKeyDictionary[Any, SharedAnswer[dict[str, Any]]]()  # of each model's engine
 
     @router.get("/trace", response_class=Response, responses=TRACE)
     async def get_trace(
@@ -145,8 +148,13 @@ def routes(models: Models) -> APIRouter:
     @router.get("/regimes")
     async def regimes(model: ViewedModel = None) -> dict[str, Any]:
         """Return what limited the run, in the most recent part of the event log: see `Regimes`."""
-        log = EventLog.from_events(models.viewed(model).window.trace())
-        return (await asyncio.to_thread(regimes_of, log)).as_dict()
+        bridge = models.viewed(model)
+
+        async def compute() -> dict[str, Any]:
+            log = EventLog.from_events(bridge.window.trace())
+            return (await asyncio.to_thread(regimes_of, log)).as_dict()
+
+        return await limits.setdefault(bridge, SharedAnswer()).get(compute)
 
     @router.get("/events", response_class=Response, responses=EVENTS)
     async def events(

@@ -1,18 +1,20 @@
 """/tour: what happened in a running engine, or in a cluster, as scenes for the live page.
 
-A tour takes about 0.03 ms per event, so it is told by another process, and only one at a time.
+A tour takes about 0.03 ms per event, so it is told by another process, and all who ask share it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from server.api.apart import run_apart
+from server.api.shared_answer import SharedAnswer
 from server.core.event_log import json_lines
 from server.core.models import Models, ViewedModel
 
@@ -26,26 +28,23 @@ TOUR: dict[int | str, dict[str, Any]] = {
 
 def routes(models: Models) -> APIRouter:
     """Return the route /tour of the loaded models."""
-    router, tell = APIRouter(tags=["Event log"]), teller()
+    router = APIRouter(tags=["Event log"])
+    tours = WeakKeyDictionary[Any, SharedAnswer[bytes]]()  # of each model's engine
 
     @router.get("/tour", response_class=Response, responses=TOUR)
     async def tour(model: ViewedModel = None) -> Response:
         """Tell what happened in the most recent part of the event log, in five to nine scenes."""
-        return await tell(models.viewed(model).window.trace)
+        bridge = models.viewed(model)
+        shared = tours.setdefault(bridge, SharedAnswer())
+        told = await shared.get(lambda: told_apart(bridge.window.trace()))
+        return Response(told, media_type="application/json")
 
     return router
 
 
-def teller() -> Callable[[Callable[[], Iterable[Any]]], Awaitable[Response]]:
-    """Return a coroutine that tells the events that a function returns, one tour at a time."""
-    one_at_a_time = asyncio.Lock()
-
-    async def tell(events: Callable[[], Iterable[Any]]) -> Response:
-        async with one_at_a_time:
-            with TemporaryDirectory(prefix="underglass-") as folder:
-                path = Path(folder) / "log.jsonl"
-                path.write_bytes(await asyncio.to_thread(json_lines, list(events())))
-                told = await run_apart("the tour", "tour", "visualizer.reading.tour", path)
-        return Response(told, media_type="application/json")
-
-    return tell
+async def told_apart(events: Sequence[Any]) -> bytes:
+    """Return the tour of events as JSON, told by another process."""
+    with TemporaryDirectory(prefix="underglass-") as folder:
+        path = Path(folder) / "log.jsonl"
+        path.write_bytes(await asyncio.to_thread(json_lines, events))
+        return await run_apart("the tour", "tour", "visualizer.reading.tour", path)

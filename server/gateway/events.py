@@ -16,7 +16,8 @@ from starlette.responses import Response
 from engine.cluster.cluster_log import ClusterLog
 from server.api.live import EVENTS, TRACE, Feed
 from server.api.operation import may_control
-from server.api.tour import TOUR, teller
+from server.api.shared_answer import SharedAnswer
+from server.api.tour import TOUR, told_apart
 from server.core.event_log import json_lines
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
@@ -33,20 +34,27 @@ def routes(gateway: Gateway) -> APIRouter:
         body = await asyncio.to_thread(json_lines, list(gateway.log))
         return Response(body, media_type="application/jsonl")
 
+    limits = SharedAnswer[dict[str, Any]]()
+
     @router.get("/regimes")
     async def regimes() -> dict[str, Any]:
         """Return what limited each replica, in the most recent part of the cluster log."""
-        log = ClusterLog()
-        for event in list(gateway.log):
-            log.append(event)
-        return (await asyncio.to_thread(regimes_of_cluster, log)).as_dict()
 
-    tell = teller()
+        async def compute() -> dict[str, Any]:
+            log = ClusterLog()
+            for event in list(gateway.log):
+                log.append(event)
+            return (await asyncio.to_thread(regimes_of_cluster, log)).as_dict()
+
+        return await limits.get(compute)
+
+    tell = SharedAnswer[bytes]()
 
     @router.get("/tour", response_class=Response, responses=TOUR)
     async def tour() -> Response:
         """Tell what happened in the most recent part of the cluster log, in a few scenes."""
-        return await tell(lambda: gateway.log)
+        told = await tell.get(lambda: told_apart(list(gateway.log)))
+        return Response(told, media_type="application/json")
 
     @router.get("/events", response_class=Response, responses=EVENTS)
     async def events(

@@ -1,5 +1,6 @@
 """What ideas saved is what a comparison with a run without them says."""
 
+import msgspec
 import pytest
 
 from engine import EventLog, what_if
@@ -36,5 +37,8 @@ def test_a_saving_is_the_difference_from_a_run_without_the_idea(name):
 def test_a_log_that_cannot_be_replayed_has_no_savings():
     log = gallery()["hit"].log
     cut = part_of(log, StepIndex(log).ends[3], len(log))
+    started, *rest = log
+    own = msgspec.structs.replace(started, classes=started.classes | {"policy": "Mine"})
+    assert savings(EventLog.from_events([own, *rest])) == []
     without_times = EventLog.from_events([without_measured(event) for event in log])
     assert savings(cut) == savings(without_times) == savings(EventLog()) == []

@@ -80,10 +80,11 @@ def _found(log: EventLog, ideas: list[str]) -> Iterator[Saving]:
 
     try:
         cost = fit(log).cost
-        run = what_if(log, pinned="time", cost=cost)
-    except ConfigError:  # its drafter is needed
-        run = retime(log, what_if(log, pinned="time", drafter=None))
-    except ValueError:
+        try:
+            run = what_if(log, pinned="time", cost=cost)
+        except ConfigError:  # perhaps only its drafter is needed
+            run = retime(log, what_if(log, pinned="time", drafter=None))
+    except (ConfigError, ValueError):
         return
     names, own_rows, run_rows = request_names(log), _by_sample(log), _by_sample(run)
     for idea in ideas:
