@@ -6,7 +6,7 @@
 import { patchChildren, v } from "../board/patch_children.ts";
 import type { Shell } from "../board/shell.ts";
 import { watchTheme } from "../board/theme.ts";
-import { h } from "../drawing/html.ts";
+import { h, onResize } from "../drawing/html.ts";
 import { swatchOf } from "../drawing/marks.ts";
 import { THEMES, type Theme } from "../drawing/palette.ts";
 import { halved } from "../drawing/words_html.ts";
@@ -97,11 +97,8 @@ export class TourView {
     // In capture: the board's own keys must not act while the tour is told.
     shell.root.addEventListener("keydown", (event) => this.#key(event), { signal, capture: true });
     watchTheme(() => queueMicrotask(() => this.show()), signal);
-    const observer = new ResizeObserver(
-      () => this.element.clientWidth !== this.#width && this.draw(),
-    );
-    observer.observe(this.element);
-    signal.addEventListener("abort", () => observer.disconnect());
+    const isNew = () => this.element.clientWidth !== this.#width;
+    onResize(this.element, () => isNew() && this.draw(), signal);
     shell.root.dataset.tour = "";
     this.show();
     this.element.focus({ preventScroll: true });
