@@ -15,14 +15,13 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
+from server.api.apart import SECONDS, process_apart
 from server.api.operation import check_allowed
 from server.core.event_log import json_lines
 from server.core.models import Models, ViewedModel
 from server.http.errors import ApiError, unavailable
 from server.http.fields import Strict
-from underglass import child
 
-SECONDS = 60.0
 MOST_EVENTS = 150_000
 _LINES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -82,26 +81,17 @@ async def _answers(log: bytes, question: str, turn: asyncio.Lock) -> AsyncIterat
         with TemporaryDirectory(prefix="underglass-") as folder:
             path = Path(folder) / "log.jsonl"
             await asyncio.to_thread(path.write_bytes, log)
-            process = await asyncio.create_subprocess_exec(
-                *child.python("visualizer.seat", path, question),
-                env=child.environment(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                limit=1 << 26,
-            )
-            assert process.stdout is not None
-            try:
-                async with asyncio.timeout(SECONDS):
-                    async for line in process.stdout:
-                        yield line
-                    failed = await process.wait()
-                said = "the log could not be run again" if failed else ""
-            except TimeoutError:
-                said = f"running the log again took longer than {SECONDS:.0f} s: use a shorter run"
-            finally:
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+            async with process_apart("visualizer.seat", path, question) as process:
+                assert process.stdout is not None
+                try:
+                    async with asyncio.timeout(SECONDS):
+                        async for line in process.stdout:
+                            yield line
+                        failed = await process.wait()
+                    said = "the log could not be run again" if failed else ""
+                except TimeoutError:
+                    said = (
+                        f"running the log again took longer than {SECONDS:.0f} s: use a shorter run"
+                    )
         if said:
             yield json.dumps({"error": said, "done": True}).encode() + b"\n"

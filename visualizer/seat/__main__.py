@@ -1,10 +1,9 @@
 """`python -m visualizer.seat LOG QUESTION`: answer a question about a saved log, for the live page.
 
-A server runs it in a process of its own, with a low priority, so that its clients do not notice.
+A server runs it in a process of its own, so that its clients do not notice.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from visualizer.seat.seat import Seat
 def main() -> None:
     """Print the answers to the question on the command line, a line of JSON each."""
     path, question = sys.argv[1:]
-    if hasattr(os, "nice"):
-        os.nice(10)
     for line in json_lines(Seat(Path(path)), json.loads(question)):
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
