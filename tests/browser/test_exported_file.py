@@ -55,6 +55,12 @@ def test_it_fits_every_width_and_takes_up_a_new_one(board):
         assert right_end(board.page, unless) <= width
 
 
+def test_a_board_is_printed_on_one_page_unless_that_makes_it_too_small(open_board):
+    for log, pages in (("thirty", 1), ("vllm_tight", 2)):
+        printed = open_board(log).page.pdf(prefer_css_page_size=True)
+        assert len(re.findall(rb"/Type */Page\b", printed)) == pages
+
+
 def test_rows_of_decisions_that_wrap_do_not_overlap(open_board):
     log = crowd(requests=8, labels=[f"Student {i}" for i in range(8)])
     finishes = read(log).steps.query("finished > 0 and batch > 2").index[0]

@@ -41,11 +41,17 @@ def test_a_choice_is_drawn_from_its_step_on(opened, new_page):  # noqa: F811
     seat.locator("input[name=seats]").fill("2")
     expect(seat).to_have_attribute("data-chosen", re.compile('"seats":2,.*"blocks":-1'))
     expect(seat).to_have_attribute("data-ready", "true")
-    page.locator(".helped button").click()
-    expect(seat.locator(".helped li")).to_contain_text(["KV blocks"])
+    seat.locator("[data-act=helped]").click()
+    helped = "18 KV blocks instead of 14: 264 ms on average, 8 % less"
+    expect(seat.locator(".would-help li")).to_contain_text([helped])
     page.keyboard.press("Escape")
     expect(seat).to_have_count(0)
-    expect(page.locator(".underglass")).to_have_attribute("data-step", "20")
+    board = page.locator(".underglass")
+    expect(board).to_have_attribute("data-step", "20")
+    board.locator("[data-act=help-run]").click()
+    expect(board.locator(".would-help li")).to_contain_text([helped])
+    page.keyboard.press("h")
+    expect(board.locator(".would-help")).to_have_count(0)
 
 
 def test_a_leaf_is_evicted_and_a_prompt_matches_down_the_tree(opened, new_page):  # noqa: F811
@@ -62,5 +68,6 @@ def test_a_leaf_is_evicted_and_a_prompt_matches_down_the_tree(opened, new_page):
 
 def test_a_page_without_python_says_how_to_get_it(open_board):
     board = open_board("preemption")
-    board.press("u")
-    expect(board.page.locator(".no-seat")).to_contain_text("underglass open FILE")
+    for press in (lambda: board.press("u"), board.root.locator("[data-act=help-run]").click):
+        press()
+        expect(board.page.locator(".no-seat")).to_contain_text("underglass open FILE")

@@ -83,7 +83,7 @@ ${exporting("board", ["mount"], "board")}`;
 const parts = {
   "cluster.js": part("cluster", ["mount", "watch"]),
   "watch.js": part("live", ["watch"]),
-  "seat.js": part("seat", ["openSeat"]),
+  "seat.js": part("seat", ["openSeat", "answerOnBoard"]),
   "board.js": board, // last: make compares its age with the sources'
 };
 console.log(`static/gallery: ${await drawGallery()} pictures drawn`);

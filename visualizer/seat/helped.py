@@ -74,16 +74,19 @@ class Helped(msgspec.Struct, frozen=True):
 
 
 def line(change: Change, was: Numbers) -> str:
-    """Return a change with its numbers, as one line."""
+    """Return a change with the numbers that it changes, as one line."""
     now = change.numbers
     assert now is not None
-    return (
-        f"{change.words}: {duration(now.mean_ms)} on average, "
-        f"{1 - now.mean_ms / was.mean_ms:.0%} less; the worst first token after "
-        f"{duration(now.worst_ttft_ms)} instead of {duration(was.worst_ttft_ms)}, busy for "
-        f"{duration(now.busy_ms)} instead of {duration(was.busy_ms)}, "
-        f"{count(now.again, 'token')} computed again instead of {was.again}"
-    )
+    less = 100 * (1 - now.mean_ms / was.mean_ms)
+    said = [f"{change.words}: {duration(now.mean_ms)} on average, {less:.0f} % less"]
+    for lead, before, after in (
+        ("the worst first token after ", duration(was.worst_ttft_ms), duration(now.worst_ttft_ms)),
+        ("busy for ", duration(was.busy_ms), duration(now.busy_ms)),
+        ("", f"{was.again:,}", f"{count(now.again, 'token')} computed again"),
+    ):
+        if before != after and (lead or was.again != now.again):
+            said.append(f"{lead}{after} instead of {before}")
+    return ", ".join(said)
 
 
 def helped(rerun: Rerun) -> Iterator[Change | Helped]:

@@ -3,7 +3,7 @@ import { openInPerfetto } from "../host/perfetto.ts";
 import { traceOf } from "../host/trace.ts";
 import { momentsAround } from "../model/moments.ts";
 import type { Board, PanelName } from "./board.ts";
-import { takeSeat } from "./seat.ts";
+import { showHelp, takeSeat } from "./seat.ts";
 
 export type Actions = ReturnType<typeof actionsOf>;
 
@@ -35,6 +35,7 @@ export function actionsOf(board: Board, names: PanelName[]) {
     postcard: () => board.postcard.open(),
     perfetto: () => showInPerfetto(board),
     seat: () => takeSeat(board),
+    helped: () => showHelp(board),
     tell: () => void board.tellMe(),
     help: () => board.toggleHelp(),
     escape: () => dismiss(board),

@@ -25,6 +25,7 @@ export const KEYS: [key: string, what: string][] = [
   ["N", "next result of the search; with Shift, the previous"],
   ["1 to 6, 0", "show one panel: timeline, blocks, tree, decisions, tokens, experts; 0 shows all"],
   ["U", "decide this step otherwise"],
+  ["H", "what would have helped the run; press it again to close the answer"],
   ["E", "open the run in the Perfetto UI"],
   ["T", "show the pictures as tables"],
   ["L", "show a link to this view"],
@@ -101,6 +102,7 @@ export const boardKeys = (act: Actions): Bindings => ({
   c: () => act.postcard(),
   e: () => act.perfetto(),
   u: () => act.seat(),
+  h: () => act.helped(),
   ...Object.fromEntries([0, 1, 2, 3, 4, 5, 6].map((digit) => [digit, () => act.only(digit)])),
 });
 

@@ -82,7 +82,10 @@ export type Python =
 /** the page is loaded when the reader first sits down */
 export interface Seat {
   python: Python;
-  load: () => Promise<{ openSeat: (board: Board, python: Python) => unknown }>;
+  load: () => Promise<{
+    openSeat: (board: Board, python: Python) => unknown;
+    answerOnBoard: (board: Board, python: Python, signal: AbortSignal) => unknown;
+  }>;
 }
 
 /** A seat whose Python is behind a route of the page's server, with the page beside it. */
@@ -102,10 +105,28 @@ const NO_PYTHON = "This page has no Python to run the log again: underglass open
 
 /** Sits the reader down at the step of the cursor, or says why that is not possible. */
 export async function takeSeat(board: Board) {
-  const { seat, root } = board;
+  const why = await withPython(board, ({ openSeat }, python) => openSeat(board, python));
+  if (why) board.root.append(why);
+}
+
+/** Shows what would have helped the run below its sentence; a second call takes it away. */
+export async function showHelp(board: Board) {
+  const { run, root, signal } = board;
+  const isShown = root.querySelector(".run ~ .would-help");
+  run.ends.abort();
+  if (isShown) return;
+  run.ends = new AbortController();
+  const until = AbortSignal.any([signal, run.ends.signal]);
+  const why = await withPython(board, (page, python) => page.answerOnBoard(board, python, until));
+  if (why) run.sentence.element.after(why);
+}
+
+type Page = Awaited<ReturnType<Seat["load"]>>;
+
+async function withPython({ seat, root }: Board, use: (page: Page, python: Python) => unknown) {
   root.querySelector(".no-seat")?.remove();
   const why = seat
-    ? await seat.load().then(({ openSeat }) => void openSeat(board, seat.python), String)
+    ? await seat.load().then((page) => void use(page, seat.python), String)
     : NO_PYTHON;
-  if (why) root.append(h("p.note.no-seat", { role: "status" }, why));
+  return why && h("p.note.no-seat", { role: "status" }, why);
 }

@@ -5,6 +5,7 @@
 
 import { Part } from "../board/part.ts";
 import css from "../board/regimes.css";
+import { showHelp } from "../board/seat.ts";
 import { causeColour } from "../drawing/causes.ts";
 import { h, hide } from "../drawing/html.ts";
 import type { Scale } from "../drawing/time_axis.ts";
@@ -43,10 +44,21 @@ export class RunSentence {
   rest = h("span");
   element: HTMLElement;
 
-  /** `tell` opens the tour. */
-  constructor(tell: () => unknown) {
-    const button = h("button.tell", { click: tell }, "Tell me");
-    this.element = h("p.run", { hidden: true }, h("style", css), this.lead, this.rest, " ", button);
+  /** `tell` opens the tour, and `help` shows what would have helped. */
+  constructor(tell: () => unknown, help?: () => unknown) {
+    const button = (act: string, words: string, click: () => unknown) =>
+      h("button.tell", { "data-act": act, click }, words);
+    this.element = h(
+      "p.run",
+      { hidden: true },
+      h("style", css),
+      this.lead,
+      this.rest,
+      " ",
+      button("tell", "Tell me", tell),
+      " ",
+      help && button("help-run", "What would have helped?", help),
+    );
   }
 
   show(sentence: string = "") {
@@ -70,7 +82,12 @@ const COLOUR_OF: Record<string, string> = {
 
 export class RunPanel extends Part {
   run: RunInWords | null = null;
-  sentence = new RunSentence(() => this.board.tellMe());
+  sentence = new RunSentence(
+    () => this.board.tellMe(),
+    () => showHelp(this.board),
+  );
+  /** Ends the answer to what would have helped. */
+  ends = new AbortController();
   bar = h("div.regimes", { role: "group", "aria-label": "Regimes of the run", hidden: true });
   cursor = h("i.cursor", { "aria-hidden": "true" });
   #placed = "";
@@ -78,6 +95,7 @@ export class RunPanel extends Part {
   /** Shows a run; null while nothing is known about it. A run without a limit has no bar. */
   show(run: RunInWords | null = null) {
     this.run = run;
+    this.ends.abort();
     this.sentence.show(run?.sentence);
     const regimes = run?.regimes ?? [];
     this.bar.hidden = regimes.every(({ kind }) => kind === "calm");

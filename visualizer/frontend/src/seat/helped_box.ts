@@ -1,25 +1,31 @@
-/** What would have helped: Python runs the whole log again with one setting changed at a time, and names the best. */
+/**
+ * What would have helped: Python runs the whole log again with one setting changed at a time, and names the best. In the
+ * seat, and below the run's sentence on the board.
+ */
 
-import { Part } from "../board/part.ts";
+import type { Board } from "../board/board.ts";
+import type { Answer, Ask, Python, Question } from "../board/seat.ts";
 import { h } from "../drawing/html.ts";
-import type { SeatPage } from "./seat_page.ts";
+import { askOf } from "./asking.ts";
 
-export class HelpedBox extends Part<SeatPage> {
+/** Asks Python; null once the answer is of no more interest. */
+type AskOnce = (question: Question, onAnswer: Parameters<Ask>[2]) => Promise<Answer | null>;
+
+export class HelpedBox {
+  ask: AskOnce;
   said = h("p", { role: "status" });
   list = h("ol");
-  button = h(
-    "button",
-    { "data-act": "helped", click: () => this.start() },
-    "What would have helped? ",
-    h("kbd", "H"),
-  );
-  element = h("section.helped.small", this.button, this.said, this.list);
+  element = h("section.would-help.small", this.said, this.list);
+
+  constructor(ask: AskOnce) {
+    this.ask = ask;
+  }
 
   async start() {
     let tried = 0;
     this.list.replaceChildren();
     this.said.textContent = "Running the whole log again";
-    const answer = await this.board.ask({ seat: "helped" }, ({ words }) => {
+    const answer = await this.ask({ seat: "helped" }, ({ words }) => {
       tried += 1;
       this.said.textContent = `${tried} tried, the last one: ${words}`;
     });
@@ -29,7 +35,24 @@ export class HelpedBox extends Part<SeatPage> {
     }
     this.said.textContent = answer.error ?? answer.said ?? "";
     const { best = [] } = answer;
-    this.list.replaceChildren(...best.map(({ words }) => h("li", words)));
+    this.list.replaceChildren(
+      ...best.map(({ words }) => {
+        const [change, ...numbers] = words.split(":");
+        return h("li", h("strong", change, ":"), numbers.join(":"));
+      }),
+    );
     if (!answer.error && !best.length) this.said.textContent += " None of them makes that shorter.";
   }
+}
+
+/** Answers below the run's sentence, until `signal` aborts. */
+export function answerOnBoard({ run }: Board, python: Python, signal: AbortSignal) {
+  const ask = askOf(python);
+  const failed = ({ message }: Error) => ({ done: true, error: message }) as Answer;
+  const box = new HelpedBox((question, onAnswer) =>
+    ask(question, signal, onAnswer).catch((error) => (signal.aborted ? null : failed(error))),
+  );
+  run.sentence.element.after(box.element);
+  signal.addEventListener("abort", () => box.element.remove());
+  return box.start();
 }

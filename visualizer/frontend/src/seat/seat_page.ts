@@ -64,7 +64,7 @@ export class SeatPage extends Shell implements GhostHost {
   nextStep = this.#turn("next");
   previousStep = this.#turn("previous");
   settings = new SettingsBox((choice) => this.choose(choice));
-  helped: HelpedBox;
+  helped = new HelpedBox((question, onAnswer) => this.ask(question, onAnswer));
   prompt: PromptBox;
   #ends: AbortController;
   #asking = new AbortController();
@@ -84,7 +84,6 @@ export class SeatPage extends Shell implements GhostHost {
     this.askPython = ask;
     this.models = [board.model, board.model];
     this.facts = alone();
-    this.helped = new HelpedBox(this);
     this.prompt = new PromptBox(this);
     const key = (name: string) => h("kbd", name);
     this.root.append(
@@ -104,6 +103,12 @@ export class SeatPage extends Shell implements GhostHost {
           this.picture,
           this.settings.element,
           this.prompt.element,
+          h(
+            "button.small",
+            { "data-act": "helped", click: () => this.helped.start() },
+            "What would have helped? ",
+            key("H"),
+          ),
           this.helped.element,
         ),
       ),

@@ -51,7 +51,7 @@ export const seatInPage = (log: Uint8Array): Seat => ({
       return last.answer as Answer;
     },
   },
-  load: () => import("../seat/seat_page.ts"),
+  load: () => import("../seat_entry.ts"),
 });
 
 /** The log and the opening that a `.board` of a page names. */
