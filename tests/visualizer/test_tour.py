@@ -12,7 +12,6 @@ from engine.cluster import events as c
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.simulation.facts import Fact
-from engine.simulation.latencies import PausedTime
 from engine.simulation.what_if import what_if
 from tests.engine.test_regimes import folded
 from tests.engine.test_waterfall import VLLM, recorded
@@ -41,17 +40,17 @@ class Fold:
     """What a log says, folded once more: at each place, the value of each claim that is true there."""
 
     def __init__(self, log: EventLog) -> None:
-        self.log, self.steps, self.state, self.paused = log, folded(log), State(), PausedTime()
+        self.log, self.steps, self.state = log, folded(log), State()
         self.rows = {row.request: row for row in read(log).request_rows}
         self.places: dict[tuple[str, Any, Any], Facts] = defaultdict(dict)  # kind, request, step
         self.starts: dict[int, int] = {}
+        self.ran: list[tuple[int, int]] = []  # when steps did, each instant once
         self.waits: dict[int, list[str]] = defaultdict(list)  # the head's reason in each step
         self.lost: dict[int, Facts] = {}  # the last preemption of each request
         self.held = 0
         for event in log:
             self._before(event)
             self.state.apply(event)
-            self.paused.note(event)
             self._after(event)
         self._whole()
         self._requests()
@@ -82,7 +81,10 @@ class Fold:
                     self.add("copy", one, step, writer=one, copied=step, sharers=users)
                     self.add("copy", one, step, source=source, copy=event.block)
             case v.StepFinished(step=number):
-                self.starts[number] = event.t.get("start", 0)
+                self.starts[number] = start = event.t.get("start", 0)
+                self.ran.append(
+                    (max([start, *(end for _, end in self.ran)]), event.t.get("end", 0))
+                )
                 plan = {row.request: len(row.drafts) for row in state.plans.get(number, [])}
                 for gain in event.tokens:
                     one, gained, drafts = gain.request, len(gain.ids), plan.get(gain.request)
@@ -190,10 +192,8 @@ class Fold:
             facts["steps waited for it"] = counts[most]
             if row.admitted_step or not row.finish_reason:
                 begin = us(row.arrived_ms) or 0
-                wait = us(row.queue_ms)
-                if wait is None:
-                    wait = last - begin - self.paused.between(begin, max(begin, last))
-                facts["wait"] = max(0, wait) if timed else len(reasons)
+                until = self.starts.get(row.admitted_step or -1, last)
+                facts["wait"] = self.busy(begin, until) if timed else len(reasons)
             total = us(row.e2e_ms) if row.e2e_ms == longest else None
             self.add("life", one, None, longest=one, prompt=row.prompt_tokens, total=total)
             self.add("life", one, None, first_token=row.first_token_step, longest_of=len(ends))
@@ -203,9 +203,12 @@ class Fold:
         for (kind, request, step), facts in self.places.items():
             if kind == "preemption" and (away := facts.get("steps away")):
                 begin, end = (self.starts.get(at, 0) for at in (step, step + away))
-                facts["time away"] = end - begin - self.paused.between(begin, end)
+                facts["time away"] = self.busy(begin, end)
             elif kind == "preemption":
                 facts["not resumed"] = int(request in self.state.waiting)
+
+    def busy(self, begin: int, end: int) -> int:
+        return sum(max(0, min(end, till) - max(begin, start)) for start, till in self.ran)
 
     def value(self, scene: Scene, claim: Claim) -> Any:
         """What the log says of a claim."""

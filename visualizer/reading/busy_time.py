@@ -1,5 +1,7 @@
 """The busy time of a run: that in which its steps ran, without pauses and time without a request."""
 
+from bisect import bisect_right
+
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 
@@ -9,9 +11,39 @@ def busy_us(log: EventLog) -> tuple[int, int]:
 
     Asynchronous steps overlap, and an instant at which two of them ran counts once.
     """
-    times = [event.t for event in log.of(v.StepFinished) if "start" in event.t]
-    busy, now = 0, 0
-    for t in times:
-        busy += max(0, t["end"] - max(t["start"], now))
-        now = max(now, t["end"])
-    return busy, now - times[0]["start"] if times else 0
+    busy, start = BusyTime(), None
+    for event in log.of(v.StepFinished):
+        if "start" in event.t:
+            busy.note(event)
+            start = event.t["start"] if start is None else start
+    return busy.until(busy.end), busy.end - (start or 0)
+
+
+class BusyTime:
+    """When steps ran, collected in their order: the busy time between two instants."""
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []  # of steps
+        self._sums: list[int] = []  # busy time up to each of these ends
+
+    def note(self, event: v.StepFinished) -> None:
+        """Add the next finished step that has times."""
+        start, end = event.t["start"], event.t["end"]
+        before = self.end
+        if end > before:
+            self._sums.append(self.until(before) + end - max(start, before))
+            self._ends.append(end)
+
+    @property
+    def end(self) -> int:
+        """The end of the last step."""
+        return self._ends[-1] if self._ends else 0
+
+    def until(self, instant: int) -> int:
+        """Return the busy time before an instant."""
+        at = bisect_right(self._ends, instant)
+        before = self._sums[at - 1] if at else 0
+        if at == len(self._ends):
+            return before
+        whole = self._sums[at] - before
+        return before + max(0, whole - (self._ends[at] - instant))

@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.simulation.latencies import PausedTime
+from visualizer.reading.busy_time import BusyTime
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class Happenings:
         self.largest: tuple[int, list[int]] = 0, []
         self.copy: Copy | None = None
         self.faults: dict[str, Fault] = {}
-        self.paused = PausedTime()
+        self.busy = BusyTime()
         self.state = State()
         self._open: dict[int, Loss] = {}  # by victim: its last preemption
         self._scheduled: set[int] = set()
@@ -157,24 +157,21 @@ class Happenings:
             if (note := _BEFORE.get(type(event))) is not None:
                 note(self, event)
             self.state.apply(event)
-            self.paused.note(event)
             if (note := _AFTER.get(type(event))) is not None:
                 note(self, event)
         for life in self.lives.values():
             if life.admitted is None:
                 life.seen = life.seen[0], len(self.reasons)
 
-    def wait(self, life: Life, *, in_steps: bool) -> int:
-        """Return how long a request waited for its admission, or until the log ends."""
-        if in_steps:
-            return life.seen[1] - life.seen[0]
-        last = max(self.ends.values(), default=0)
+    def wait(self, life: Life) -> tuple[int, int]:
+        """Return from when to when a request waited to be admitted, or until the log ends."""
+        last = self.busy.end
         until = last if life.admitted is None else self.begins.get(life.admitted, last)
-        return self.between(life.arrived or 0, until)
+        return life.arrived or 0, until
 
     def between(self, begin: int, end: int) -> int:
-        """Return the time between two instants without that in which the engine was paused."""
-        return max(0, end - begin) - self.paused.between(begin, end) if begin < end else 0
+        """Return the busy time between two instants."""
+        return max(0, self.busy.until(end) - self.busy.until(begin))
 
     def _fault(self, kind: str, **more: object) -> Fault:
         """Return the fault of this kind in this step; another step's one is not replaced."""
@@ -217,6 +214,7 @@ class Happenings:
     def _step_finished(self, event: v.StepFinished) -> None:
         if "end" in event.t:
             self.begins[event.step], self.ends[event.step] = event.t["start"], event.t["end"]
+            self.busy.note(event)
         plan = {row.request: len(row.drafts) for row in self.state.plans.get(event.step, [])}
         for gain in event.tokens:
             life = self.lives.get(gain.request)

@@ -11,6 +11,7 @@ from visualizer.reading.tour.claims import Facts
 from visualizer.reading.tour.happenings import Happenings
 from visualizer.reading.tour.scene import Panel
 from visualizer.reading.waterfall.waterfall import Waterfall
+from visualizer.reading.waterfall.words import in_words
 from visualizer.reading.why import WhyError, answer
 
 # What requests wait for: the causes of their waiting, and the words for them.
@@ -82,6 +83,11 @@ class Material:
             return answer.why(self.log, request, step)
         except WhyError:
             return ""
+
+    def of_busy_time(self, begin: int, end: int) -> str:
+        """Return " of busy time" if the time between two instants is longer, otherwise ""."""
+        busy, whole = self.happenings.between(begin, end), max(0, end - begin)
+        return " of busy time" * (in_words(busy, "us") != in_words(whole, "us"))
 
     def index(self, step: int) -> int | None:
         """Return the place of a finished step in the columns."""

@@ -36,7 +36,7 @@ def the_preemption(of: Material) -> Scene | None:
         words = "It is away for {}"
         if not of.in_steps and loss.step in happenings.begins and loss.resumed in happenings.begins:
             away.append(facts.time("time away", _away(of, loss)))
-            words += " and {}"
+            words += f" and {{}}{of.of_busy_time(*_absence(of, loss))}"
         said.append(sentence(f"{words}.", *away))
         brackets.append(
             Bracket(loss.request, loss.step, loss.resumed - 1, sentence("{} away", away[-1]))
@@ -72,7 +72,12 @@ def _away(of: Material, loss: Loss) -> int:
         return 0
     if of.in_steps or loss.step not in begins or loss.resumed not in begins:
         return loss.resumed - loss.step
-    return of.happenings.between(begins[loss.step], begins[loss.resumed])
+    return of.happenings.between(*_absence(of, loss))
+
+
+def _absence(of: Material, loss: Loss) -> tuple[int, int]:
+    begins = of.happenings.begins
+    return begins[loss.step], begins[loss.resumed or loss.step]
 
 
 def _price(of: Material, loss: Loss, facts: Facts) -> list[Sentence]:

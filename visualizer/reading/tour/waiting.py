@@ -96,7 +96,9 @@ def the_wait(of: Material) -> Scene | None:
         return None
     happenings, in_steps = of.happenings, of.in_steps
     waits = {
-        life.id: happenings.wait(life, in_steps=in_steps)
+        life.id: life.seen[1] - life.seen[0]
+        if in_steps
+        else happenings.between(*happenings.wait(life))
         for life in happenings.lives.values()
         if (life.arrived is not None or in_steps)
         and (life.admitted is not None or life.finished is None)
@@ -111,12 +113,13 @@ def the_wait(of: Material) -> Scene | None:
     facts = of.facts.at(request=request)
     name, mark = facts.name("longest wait", request), of.mark("arrivals", "admissions")
     time = facts.time("wait", waits[request])
+    busy = "" if in_steps else of.of_busy_time(*happenings.wait(life))
     if life.admitted is None:
-        words = "{} waits longest: {}, and has not been admitted when the log ends."
+        words = f"{{}} waits longest: {{}}{busy}, and has not been admitted when the log ends."
         said = [sentence(mark + words, name, time)]
     else:
         step = facts.step("admitted", life.admitted)
-        said = [sentence(f"{mark}{{}} waits longest: {{}}, until {{}}.", name, time, step)]
+        said = [sentence(f"{mark}{{}} waits longest: {{}}{busy}, until {{}}.", name, time, step)]
     said += _reason_of(of, life, reasons)
     total = of.waterfall[request].total
     if life.finished is not None and life.reason in ("stop", "length") and not in_steps:
