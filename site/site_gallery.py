@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from site_pages import Site
 from site_pictures import Drawn, Job, Moment, draw
-from visualizer.packed import run_in_words
+from visualizer.packed import run_in_words, with_more
 from visualizer.scenario import FOLDER, RECORDED, Scenario, gallery
 
 
@@ -25,7 +25,8 @@ class Entry:
     @property
     def run(self) -> str:
         """What is said of the whole run, as JSON."""
-        return json.dumps(run_in_words(self.scenario.log))
+        log = self.scenario.log
+        return json.dumps(with_more(run_in_words(log), log))
 
     @property
     def page(self) -> str:

@@ -38,7 +38,7 @@ def to_html(
     cluster log opens at the time `at_ms` instead of a step. Without `text`, the page has no names,
     prompts, outputs or token ids.
     """
-    packed = packed_log(log, step=step, at_ms=at_ms, select=select, text=text)
+    packed = packed_log(log, step=step, at_ms=at_ms, select=select, text=text, asks=False)
     return write_page(packed, path, theme=theme, title=title)
 
 

@@ -22,7 +22,7 @@ from visualizer.scenario import find_scenario
 GZIP_LEVEL = 6
 _LONG = 20_000  # events; a page draws a shorter log once all of it is read
 # Events. A tour takes 0.03 ms for each; a page asks for that of a longer log when it is wanted.
-_TOLD_AT_ONCE = 10_000
+_MOST_TOLD = 10_000
 _LARGE_LOG = 20_000_000  # bytes before packing
 
 
@@ -55,24 +55,36 @@ def pack(log: EventLog | ClusterLog, *, index: bool = True) -> bytes:
 
 
 def run_in_words(log: EventLog | ClusterLog, regimes: Regimes | None = None) -> dict[str, Any]:
-    """Return what a page says of a whole run: what limited it and, of one engine, what ideas saved.
+    """Return what a page says of a whole run at once: what limited it.
 
-    `regimes` are those of the log, if they are known already. A log that is not long has its tour, too.
+    `regimes` are those of the log, if they are known already. `more` says that the log is short enough
+    for a page to ask for the rest once it has drawn it.
     """
-    said = (regimes or read(log).regimes).as_dict()
-    if len(log) <= _TOLD_AT_ONCE:
-        said["tour"] = read(log).tour.as_dict()["scenes"]
+    return (regimes or read(log).regimes).as_dict() | {"more": len(log) <= _MOST_TOLD}
+
+
+def told_later(log: EventLog | ClusterLog) -> dict[str, Any]:
+    """Return the rest of what a page says of a run: its tour and, of one engine, what ideas saved.
+
+    This takes ten times as long as what limited the run, so showing a log does not wait for it.
+    """
+    tour = read(log).tour.as_dict()["scenes"]
     if isinstance(log, ClusterLog):
-        return said
-    return said | {"saved": [asdict(saving) for saving in savings(log)]}
+        return {"tour": tour}
+    return {"tour": tour, "saved": [asdict(saving) for saving in savings(log)]}
 
 
-def cluster_options(log: ClusterLog, at_ms: float | None, select: Select) -> dict[str, object]:
+def with_more(run: dict[str, Any], log: EventLog | ClusterLog) -> dict[str, Any]:
+    """Return what a page says of a run with the rest, if the log is short enough and it is missing."""
+    return run | told_later(log) | {"more": False} if run["more"] else run
+
+
+def cluster_options(log: ClusterLog, at_ms: float | None, select: Select) -> dict[str, Any]:
     """Return what the front end shows first: the cursor in microseconds, and the selected request.
 
     Raises ValueError for a request that is not in the log.
     """
-    options: dict[str, object] = {"run": run_in_words(log)}
+    options: dict[str, Any] = {"run": run_in_words(log)}
     if at_ms is not None:
         options["at"] = round(1000 * at_ms)
     if select != "auto":
@@ -90,18 +102,27 @@ def packed_log(
     select: Select = "auto",
     text: bool = True,
     index: bool = True,
+    asks: bool = True,
 ) -> PackedLog:
-    """Pack a log. The parameters are those of `to_html`, and of `pack`."""
+    """Pack a log. The parameters are those of `to_html`, and of `pack`.
+
+    A page that `asks` gets the tour and the savings of the run later (see `with_more`).
+    """
     events = read_any(log)
     if not text:
         events = log_without_text(events)
     if isinstance(events, ClusterLog):
         if step is not None:
             raise ValueError(f"step must be None for a cluster log, got {step}: use at_ms")
-        return PackedLog(pack(events), cluster_options(events, at_ms, select), True)
+        options = cluster_options(events, at_ms, select)
+        if not asks:
+            options["run"] = with_more(options["run"], events)
+        return PackedLog(pack(events), options, True)
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
-    options: dict[str, Any] = dict(answer_of(events, "board", lambda: _board_options(events)))
+    options = dict(answer_of(events, "board", lambda: _board_options(events)))
+    if not asks:
+        options["run"] = with_more(options["run"], events)
     if (scenario := find_scenario(log)) is not None:
         options |= {"step": scenario.step, "selected": scenario.select, "about": scenario.about}
     if step is not None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from page_cells import send
-from visualizer.packed import packed_log, run_in_words
+from visualizer.packed import packed_log, run_in_words, with_more
 from visualizer.sources import read_source
 
 # Bytes of the log to show. Its events take about twenty times as much memory, and a page has 2 GB.
@@ -27,5 +27,5 @@ def find_regimes(path: str) -> None:
     """Read the file, delete it, and send the page what is said of the whole run."""
     with Path(path).open("rb") as file:
         Path(path).unlink()
-        run = run_in_words(read_source(file, LAST, limit=MAX_UNPACKED))
-    send({"kind": "regimes", "options": {"run": run}})
+        log = read_source(file, LAST, limit=MAX_UNPACKED)
+    send({"kind": "regimes", "options": {"run": with_more(run_in_words(log), log)}})

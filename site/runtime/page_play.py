@@ -4,7 +4,7 @@ import json
 
 from engine.core.log import EventLog
 from page_cells import send
-from visualizer.packed import packed_log
+from visualizer.packed import pack
 from visualizer.playing.numbers import changes, description, numbers, table
 from visualizer.playing.rerun import Setup
 
@@ -29,8 +29,8 @@ class Playground:
                 "kind": "played",
                 "text": words.strip(),
                 "html": table(now, numbers(before)),
-                "log": packed_log(run.log).log,
-                "before": packed_log(before).log,
+                "log": pack(run.log),
+                "before": pack(before),
             }
         )
 

@@ -77,7 +77,7 @@ def test_a_tour_is_saved_as_a_page_a_gif_and_one_printed_page(open_board, tmp_pa
 def test_clusters_and_comparisons_are_told(new_page, tmp_path, name):
     cluster, one, two = clusters.one_dies(), gallery()["overload"].log, gallery()["thrash"].log
     told: Any = read(cluster) if name == "cluster" else ComparedRuns(one, two)
-    packed = packed_log(cluster) if name == "cluster" else told.packed()
+    packed = packed_log(cluster, asks=False) if name == "cluster" else told.packed()
     path, page = tmp_path / "page.html", new_page()
     write_page(packed, path, theme="light", title="", telling=True)
     page.goto(path.as_uri())

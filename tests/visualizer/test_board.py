@@ -12,6 +12,7 @@ from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import BlockMap, RadixTree, Scheduler, Timeline, Tokens, read, show, to_perfetto
 from visualizer.logs import StepIndex, read_log
+from visualizer.packed import told_later
 from visualizer.reading.opening import eventful
 
 
@@ -100,12 +101,24 @@ def test_the_front_end_gets_the_log_or_its_trace_when_it_asks(log, monkeypatch):
     model = show(log).view_model
     sent: list[Any] = []
     monkeypatch.setattr(model, "send", lambda message, buffers: sent.append((message, buffers)))
-    for message in ({"ask": "log"}, {"ask": "trace"}, {"ask": "more"}, "log"):
+    for message in ({"ask": "log"}, {"ask": "trace"}, {"ask": "nothing"}, "log"):
         model._handle_custom_msg(message, [])
     (first, (packed,)), (second, (trace,)) = sent
     assert (first, second) == ({"log": True}, {"trace": True})
     assert gzip.decompress(packed) == log.to_bytes()
     assert gzip.decompress(trace).decode() == to_perfetto(log)
+
+
+def test_the_tour_that_it_asks_for_is_of_the_events_on_display_and_not_of_later_ones():
+    log = storytellers()
+    end = StepIndex(log).ends[20]
+    shown = EventLog.from_events(log[:end])
+    model = show(shown).view_model
+    before, more = dict(model.run), told_later(EventLog.from_events(log[:end]))
+    for event in log[end:]:
+        shown.append(event)
+    model._handle_custom_msg({"ask": "more"}, [])
+    assert model.run == {**before, **more, "more": False} and more["saved"]
 
 
 def test_panels_of_one_log_move_together_and_each_has_the_step_in_its_repr():

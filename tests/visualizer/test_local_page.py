@@ -21,7 +21,8 @@ from engine.core.log.vocabulary import AnyEvent, Event
 from tests.engine.workloads import random_log, windowed
 from tests.facts import assert_names
 from tests.visualizer.test_html import packed_log
-from visualizer import read, to_html
+from visualizer import packed, read, to_html
+from visualizer.html import write_page
 from visualizer.live import pages
 from visualizer.live.live_log import LiveLog, open_live
 from visualizer.live.local_server import LocalServer
@@ -263,8 +264,9 @@ def test_open_needs_no_package_of_the_server_and_ends_with_ctrl_c(trace):
         assert "Traceback" not in process.stderr.read()
     assert status == 200
     log = EventLog.load(trace)
-    assert tour == read(log).tour.to_json()
-    board = to_html(log, title="run.jsonl")
+    more = packed.told_later(log)
+    assert tour.decode() == json.dumps({"scenes": more["tour"], "saved": more["saved"]})
+    board = write_page(packed.packed_log(log), None, theme=None, title="run.jsonl")
     asked = ', translate: "translate", tour: "tour", decide: "decide"'
     assert len(page) == len(board.encode()) + len(asked)
     for command in ("open", "listen"):

@@ -149,7 +149,8 @@ def _board(
         from visualizer.html import write_page  # imported late: needs the built front end
         from visualizer.packed import packed_log
 
-        packed = packed_log(shown, step=step, select=selected, text=text)
+        asks = "tour" in more
+        packed = packed_log(shown, step=step, select=selected, text=text, asks=asks)
         if "from" in more:  # the page asks for what it needs
             packed = packed._replace(log=b"")
         return write_page(packed, path, theme=theme, title=title, **more)

@@ -72,7 +72,7 @@ def _told(files: list[str], *, text: bool) -> "tuple[PackedLog, Tour, str]":
     if len(logs) == 1:
         tour = read(logs[0]).tour
         packed = packed_log(files[0] if text and named_scenario(files[0]) else logs[0], text=text)
-        packed.options["run"]["tour"] = tour.as_dict()["scenes"]
+        packed.options["run"] |= {"tour": tour.as_dict()["scenes"], "more": False}
         return packed, tour, f"Underglass: {names[0]}"
     from visualizer.comparing.compared_runs import ComparedRuns, compare_logs
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog, LogError
-from visualizer import read
 from visualizer.front_end import MODULES, with_board
 from visualizer.html import write_page
 from visualizer.indexed.beside import index_of
@@ -20,7 +19,7 @@ from visualizer.live.growing import growing_index
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
 from visualizer.live.ranges import ranges_of
-from visualizer.packed import PackedLog, pack, packed_log
+from visualizer.packed import PackedLog, pack, packed_log, told_later
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED
 
@@ -106,7 +105,8 @@ def indexed_routes(path: Path, theme: str | None) -> dict[str, Route]:
 
 def _telling(log: EventLog | ClusterLog) -> Route:
     def told() -> dict[str, Any]:
-        return read(log).tour.as_dict()
+        more = told_later(log)
+        return {"scenes": more.pop("tour"), **more}
 
     def answer(_request: Request) -> Answer:
         return Answer(json.dumps(answer_of(log, "tour", told)).encode(), "application/json")

@@ -10,7 +10,7 @@ from engine.core.log import EventLog
 from visualizer import read
 from visualizer.html import CLUSTER_MODULE
 from visualizer.logs import ClusterLogLike, Select, read_any
-from visualizer.packed import cluster_options, pack
+from visualizer.packed import cluster_options, pack, with_more
 from visualizer.reading.messages import count
 from visualizer.widgets.log_model import SAVED_BYTES
 from visualizer.widgets.picture import PictureWidget
@@ -89,5 +89,7 @@ class ClusterBoard(PictureWidget):
         asked = message.get("ask") if isinstance(message, dict) else None
         if asked == "log":
             self.send({"log": True}, [self._packed])
+        elif asked == "more":
+            self.run = with_more(self.run, self.events)
         elif asked == "tour":
             self.send({"tour": True}, [read(self.events).tour.to_json()])

@@ -20,6 +20,7 @@ from engine.core.log import EventLog
 from visualizer import read
 from visualizer.front_end import with_board
 from visualizer.html import MODULE
+from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.logs import (
     AXES,
     LogLike,
@@ -29,7 +30,7 @@ from visualizer.logs import (
     part_of,
     read_log,
 )
-from visualizer.packed import pack, run_in_words
+from visualizer.packed import pack, run_in_words, with_more
 from visualizer.reading.opening import opening
 from visualizer.scenario import Scenario, find_scenario
 
@@ -103,6 +104,9 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         """Set the log and return the traits that depend on it."""
         self.events = events
         self.count = len(events)
+        # The front end asks later, when the engine's log may have grown.
+        can_grow = self.count and not isinstance(events, IndexedLog)
+        self.shown = EventLog.from_events(events[:]) if can_grow else events
         self.steps = StepIndex(events)
         self.num_requests = count_requests(events)
         request, regimes = None, read(events).regimes
@@ -131,8 +135,10 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         asked = message.get("ask") if isinstance(message, dict) else None
         if asked == "log":
             self.send({"log": True}, [self.packed])
+        elif asked == "more":
+            self.run = with_more(self.run, self.shown)
         elif asked == "tour":
-            self.send({"tour": True}, [read(self.events).tour.to_json()])
+            self.send({"tour": True}, [read(self.shown).tour.to_json()])
         elif asked == "page":
             self.send({"page": True}, [with_board("seat.js").encode()])
         elif asked == "seat":
@@ -140,7 +146,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         elif asked == "trace":
             from visualizer.perfetto import to_perfetto
 
-            self.send({"trace": True}, [gzip.compress(to_perfetto(self.events).encode(), 6)])
+            self.send({"trace": True}, [gzip.compress(to_perfetto(self.shown).encode(), 6)])
 
     def _decide(self, message: dict[str, Any]) -> None:
         """Answer a question of the scheduler's seat, with the logs as buffers."""

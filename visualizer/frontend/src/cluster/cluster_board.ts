@@ -134,8 +134,7 @@ export class ClusterBoard extends Shell {
   constructor(host: Element, options: ClusterBoardOptions) {
     super(host, options, { name: ".cluster", label: "Cluster", css, tabindex: "0" });
     this.onChange = options.onChange ?? (() => {});
-    this.run.show(options.run?.sentence);
-    this.scenes = options.run?.tour;
+    this.showRun(options.run);
     this.tell = options.tell;
     const right = [this.decision, this.agreement, this.forms].map(({ element }) => element);
     this.all = h(
@@ -300,9 +299,9 @@ export class ClusterBoard extends Shell {
   // Actions
 
   /** Shows what limited the run, once that is known. */
-  showRun({ sentence, tour }: NonNullable<ClusterBoardOptions["run"]>) {
-    this.run.show(sentence);
-    this.scenes = tour;
+  showRun(run: ClusterBoardOptions["run"]) {
+    this.run.show(run?.sentence);
+    this.scenes = run?.tour;
   }
 
   /** Tells what happened, scene by scene. */

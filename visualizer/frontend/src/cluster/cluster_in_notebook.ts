@@ -23,8 +23,9 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   const board = new ClusterBoard(el, { signal: ending, onChange: () => sync.moved() });
   // anywidget does not tell a widget its own id, but each widget has a layout of its own.
   const layout = traits.get("layout")?.model_id;
-  board.run.show(traits.get("run")?.sentence);
-  board.scenes = traits.get("run")?.tour;
+  const showRun = () => board.showRun(traits.get("run"));
+  showRun();
+  hear(traits, "change:run", showRun, ending);
   board.tell = () => tourFrom(traits);
   const sync = new KernelSync(traits, layout && `IPY_MODEL_${layout}`, () => known(board));
   keep({ model: traits, el }, key, board, () => [board]);
@@ -52,6 +53,7 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
     at: at < 0 ? undefined : at,
     selected: request === -2 ? undefined : request < 0 ? null : request,
   });
+  if (traits.get("run")?.more) traits.send({ ask: "more" });
 }
 
 /** The state of a board for the kernel. */

@@ -21,7 +21,7 @@ interface ClusterOptions extends Partial<ClusterBoardOptions>, ClusterOpening {
   compare?: { b: string | ArrayBufferView; names: [string, string] }; // another cluster log
   about?: About;
   telling?: boolean; // whether the page opens with the tour
-  tour?: string; // where the page asks for the tour of a long log
+  tour?: string; // where the page asks for the tour
   keys?: boolean; // whether keys that nothing else takes go to this board; by default, they do
 }
 

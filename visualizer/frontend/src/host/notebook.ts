@@ -14,7 +14,7 @@ import { cardOf, postcardPng } from "../board/postcard_box.ts";
 import { pageAt } from "../board/seat.ts";
 import { type Opening, type View, viewOf } from "../board/view.ts";
 import { h } from "../drawing/html.ts";
-import type { Scene } from "../tour/scenes.ts";
+import type { Told } from "../tour/open_tour.ts";
 import { KernelSync, type WidgetModel } from "./kernel_sync.ts";
 import { asBytes, fromBase64 } from "./log_bytes.ts";
 import { keep, moveInto } from "./outputs.ts";
@@ -87,6 +87,7 @@ export const inNotebook =
     view.lastOfLog = lastOfLog(shared);
     await board.reload(await view.bytes);
     if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
+    if (shared.get("run")?.more && view.boards.size === 1) shared.send({ ask: "more" });
   };
 
 type Asked = "log" | "trace" | "tour" | "page";
@@ -140,10 +141,10 @@ const seatFrom = async (shared: WidgetModel) =>
     ),
   );
 
-/** The scenes of the tour, from the kernel; null if it does not answer. */
-export async function tourFrom(shared: WidgetModel): Promise<Scene[] | null> {
+/** The tour, from the kernel; null if it does not answer. */
+export async function tourFrom(shared: WidgetModel): Promise<Told | null> {
   const bytes = await askForAWhile(shared, "tour", PATIENCE_FOR_TRACE);
-  return bytes && JSON.parse(new TextDecoder().decode(bytes)).scenes;
+  return bytes && JSON.parse(new TextDecoder().decode(bytes));
 }
 
 /** Shows another log in all panels of the view. Each panel gets the message; the first one acts. */

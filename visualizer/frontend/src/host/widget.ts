@@ -40,7 +40,7 @@ interface MountOptions {
   refusal?: string; // why there is no log
   decide?: string; // the server runs the log again at this route
   telling?: boolean; // whether the page opens with the tour
-  tour?: string; // where the page asks for the tour of a long log
+  tour?: string; // where the page asks for the tour, and what ideas saved
 }
 
 let ownsAddress = false;
@@ -121,9 +121,18 @@ export async function mount(
     const source = stream ? new ChunkStream(stream) : from ? await rangesAt(from) : log;
     await load(board, source, { ...options, ...(address && readAddress(location.hash)) });
     if (source instanceof ChunkStream) showKnown(board, source.options);
+    showMore(board);
   }
   if (telling && board.model) await board.tellMe();
   return board;
+}
+
+/** Asks Python for the rest of what it tells of a short run, which takes longer than showing it. */
+async function showMore(board: Board) {
+  const { run } = board.run;
+  const told = run?.more && (await board.tell?.().catch(() => null));
+  if (!told || board.signal.aborted) return;
+  board.showRun({ ...run, tour: told.scenes, saved: told.saved, more: false });
 }
 
 /** Shows what the server knows of a log once it has read it, and the step at which the board opens next time. */

@@ -27,7 +27,8 @@ export interface RunInWords {
   sentence: string;
   worst: number | null;
   regimes: Regime[];
-  tour?: Scene[]; // of a log that is not long
+  more?: boolean; // whether the log is short enough to ask for the rest:
+  tour?: Scene[];
   saved?: Saving[]; // of a log that could be replayed
 }
 

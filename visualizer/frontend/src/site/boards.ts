@@ -6,6 +6,7 @@ import type { Answer, Seat } from "../board/seat.ts";
 import type { Opening } from "../board/view.ts";
 import { keepInAddress, readAddress } from "../host/address.ts";
 import { mount } from "../host/widget.ts";
+import type { Told } from "../tour/open_tour.ts";
 
 /** The one element that a selector names. */
 export function one(selector: string): HTMLElement {
@@ -29,6 +30,7 @@ export async function drawPageBoard(
     ...readAddress(location.hash),
     log,
     seat: seatInPage(log),
+    tell: tellInPage(log),
     address: false, // `mount` would also open files that are dropped on the page
     signal,
     onChange: () => follow(),
@@ -53,6 +55,14 @@ export const seatInPage = (log: Uint8Array): Seat => ({
   },
   load: () => import("../seat_entry.ts"),
 });
+
+/** What this page's Python tells of a log; null: it cannot read the log. */
+export const tellInPage = (log: Uint8Array) => async (): Promise<Told | null> => {
+  const { runPython } = await import("./page_kernel.ts");
+  const source = 'from page_open import find_regimes\nfind_regimes("/tmp/trace")\n';
+  const { options } = await runPython(source, { files: { "/tmp/trace": log } });
+  return { scenes: options?.run.tour, saved: options?.run.saved };
+};
 
 /** The log and the opening that a `.board` of a page names. */
 export function namedIn({

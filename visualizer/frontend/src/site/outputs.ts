@@ -20,6 +20,12 @@ const MODULES = {
   cluster: () => import("../cluster/mount_cluster.ts").then(({ mountCluster }) => mountCluster),
 };
 
+/** What asks this page's Python about a log: the seat and, of a run of the reader's, the rest of what is told. */
+async function inPage(log: Uint8Array, isRun: boolean) {
+  const { seatInPage, tellInPage } = await import("./boards.ts");
+  return { seat: seatInPage(log), tell: isRun ? tellInPage(log) : undefined };
+}
+
 /** Draws a board in `host` when the reader comes near. */
 function boardIn(
   host: HTMLElement,
@@ -33,7 +39,7 @@ function boardIn(
       const shown = {
         ...rest,
         log: bytes,
-        ...(module === "board" && { seat: (await import("./boards.ts")).seatInPage(bytes) }),
+        ...(module === "board" && (await inPage(bytes, log === bytes))),
         ...(compare && { compare: { ...compare, b: await bytesOf(compare.b) } }),
       };
       // The address of a lesson is not that of one of its boards, but it may name a moment of one.

@@ -2,11 +2,18 @@
 
 import type { Shell } from "../board/shell.ts";
 import { h } from "../drawing/html.ts";
+import type { Saving } from "../panels/run_panel.ts";
 import type { Scene, TourHost } from "./scenes.ts";
 import { TourView } from "./tour.ts";
 
-/** Asks Python for the scenes; null: it does not answer. */
-export type Tell = () => Promise<Scene[] | null | undefined>;
+/** what Python tells of a run when it is asked: scenes, and, of a log that could be replayed, what ideas saved */
+export interface Told {
+  scenes: Scene[];
+  saved?: Saving[];
+}
+
+/** Asks Python; null: it does not answer. */
+export type Tell = () => Promise<Told | null>;
 
 const MISSING =
   "This page has no tour of this log, because the log is long or Python has not read it. In a shell: underglass tell FILE";
@@ -15,7 +22,7 @@ const MISSING =
 export async function openTour(shell: Shell, host: TourHost, known?: Scene[], tell?: Tell) {
   if (shell.root.dataset.tour !== undefined) return null;
   shell.root.querySelector(".no-tour")?.remove();
-  const scenes = known?.length ? known : await tell?.().catch(() => null);
+  const scenes = known?.length ? known : (await tell?.().catch(() => null))?.scenes;
   if (shell.signal.aborted || shell.root.dataset.tour !== undefined) return null;
   if (scenes?.length) return new TourView(shell, host, scenes);
   shell.root.prepend(h("p.note.no-tour", { role: "alert" }, MISSING));
@@ -27,5 +34,5 @@ export const tellFrom =
   (feed: string, headers: () => Record<string, string> = () => ({})): Tell =>
   async () => {
     const answer = await fetch(feed.replace(/events(?=$|\?)/, "tour"), { headers: headers() });
-    return answer.ok ? (await answer.json()).scenes : null;
+    return answer.ok ? answer.json() : null;
   };
