@@ -10,7 +10,7 @@ from engine.core.log import EventLog, LogError
 from visualizer import read
 from visualizer.comparing.saved import savings
 from visualizer.indexed.index_file import index_bytes
-from visualizer.indexed.indexed_log import IndexedLog, answer_of
+from visualizer.indexed.indexed_log import Indexed, answer_of
 from visualizer.logs import ClusterLogLike, LogLike, Select, StepIndex, read_any
 from visualizer.reading.opening import opening
 from visualizer.reading.regimes import Regimes
@@ -40,14 +40,13 @@ class PackedLog(NamedTuple):
 def pack(log: EventLog | ClusterLog, *, index: bool = True) -> bytes:
     """Return the index of a long log, which a page reads in less time and memory, else gzipped lines.
 
-    The log of a cluster and one that contradicts itself stay lines, and so do all logs without `index`:
-    writing it takes three times as long as writing lines. A large log is compressed quickly:
-    it is sent only once, usually to a browser on this machine, and compressing it well would take
-    longer than sending it.
+    A log that contradicts itself stays lines, and so do all logs without `index`, because writing it
+    takes three times as long as writing lines. A large log is compressed quickly: it is sent only once,
+    usually to a browser on this machine, and compressing it well would take longer than sending it.
     """
-    if isinstance(log, IndexedLog):
+    if isinstance(log, Indexed):
         return log.index.path.read_bytes()
-    if index and isinstance(log, EventLog) and len(log) > _LONG:
+    if index and len(log) > _LONG:
         with suppress(LogError):
             return index_bytes(log)
     data = log.to_bytes()
@@ -84,7 +83,7 @@ def cluster_options(log: ClusterLog, at_ms: float | None, select: Select) -> dic
 
     Raises ValueError for a request that is not in the log.
     """
-    options: dict[str, Any] = {"run": run_in_words(log)}
+    options: dict[str, Any] = {"run": answer_of(log, "run", lambda: run_in_words(log))}
     if at_ms is not None:
         options["at"] = round(1000 * at_ms)
     if select != "auto":
@@ -120,7 +119,7 @@ def packed_log(
         return PackedLog(pack(events), options, True)
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
-    options = dict(answer_of(events, "board", lambda: _board_options(events)))
+    options = board_options(events)
     if not asks:
         options["run"] = with_more(options["run"], events)
     if (scenario := find_scenario(log)) is not None:
@@ -133,7 +132,14 @@ def packed_log(
     return PackedLog(pack(events, index=index), options, False)
 
 
-def _board_options(log: EventLog) -> dict[str, Any]:
+def board_options(log: EventLog | ClusterLog) -> dict[str, Any]:
+    """Return what the page of a log is told besides the log. An index remembers it."""
+    if isinstance(log, ClusterLog):
+        return cluster_options(log, None, "auto")
+    return dict(answer_of(log, "board", lambda: _options(log)))
+
+
+def _options(log: EventLog) -> dict[str, Any]:
     regimes = read(log).regimes
     options: dict[str, Any] = {"run": run_in_words(log, regimes)}
     if regimes.worst is not None:

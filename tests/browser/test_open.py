@@ -15,9 +15,11 @@ from tests.browser.axe import expect_no_violation
 from tests.browser.conftest import REPOSITORY
 from tests.browser.exported import the_log
 from tests.browser.test_open_log import drop
+from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import crowd
 from tests.visualizer.test_indexed import long_log
 from visualizer import read
+from visualizer.indexed import index_file
 from visualizer.indexed.beside import index_of
 from visualizer.live.local_server import LocalServer
 from visualizer.live.pages import indexed_routes
@@ -95,7 +97,7 @@ def test_a_long_log_is_shown_while_it_is_indexed_then_in_ranges_and_damage_is_na
     log.save(path)
     page.on("response", lambda answer: answers.append((answer.url.split("/")[-1], answer.status)))
     root = page.locator(".underglass")
-    server = LocalServer(indexed_routes(path, None))
+    server = LocalServer(indexed_routes(path, None, is_cluster=False))
     server.start()
 
     def opened(name: str) -> set[tuple[str, int]]:
@@ -120,6 +122,28 @@ def test_a_long_log_is_shown_while_it_is_indexed_then_in_ranges_and_damage_is_na
     assert opened("?damaged") == {("index", 206)}
     expect(root.locator("[role=alert]")).to_contain_text("checksum of events 9216 to 10239")
     assert 1 < int(root.get_attribute("data-steps") or 0) < log.state().step
+    server.close()
+
+
+def test_a_cluster_log_is_read_from_its_index_and_damage_is_named(new_page, tmp_path, monkeypatch):
+    monkeypatch.setattr(index_file, "EVENTS", 64)
+    path, page, log = tmp_path / "run.jsonl", new_page(), three_replicas()
+    root = page.locator(".cluster")
+    log.save(path)
+    server = LocalServer(indexed_routes(path, None, is_cluster=True))
+    server.start()
+    for again in ("", "?again"):
+        page.goto(server.address + again)
+        expect(root).to_have_attribute("data-ready", "true")
+        expect(root).to_have_attribute("data-requests", "28")
+        expect(root).to_contain_text(read(log).regimes.sentence)
+    index = index_of(path)
+    assert index is not None
+    data = bytearray(index.path.read_bytes())
+    data[index.directory.chunks[-1].offset] ^= 1
+    index.path.write_bytes(data)
+    page.goto(server.address + "?damaged")
+    expect(root.locator("[role=alert]")).to_contain_text(f"to {len(log) - 1} is wrong")
     server.close()
 
 

@@ -16,6 +16,7 @@ from tests.visualizer.test_html import packed_log
 from underglass.commands import app
 from visualizer import ClusterBoard, read, show, to_html
 from visualizer.html import CLUSTER_MODULE, MODULE
+from visualizer.reading.summary import summary
 from visualizer.widgets import cluster_board
 
 
@@ -114,10 +115,11 @@ def test_the_command_writes_a_page_or_the_decisions(path, tmp_path):
     squeezed.write_bytes(gzip.compress(path.read_bytes()))
     written = Path(run(squeezed, "--html", page).stdout.strip())
     assert packed_log(written.read_text("utf-8")) == path.read_bytes()
+    assert run(path, "--summary").stdout.strip() == summary(three_replicas())
     table = run(path, "--csv", tmp_path / "tables").stdout.strip()
     lines = Path(table).read_text("utf-8").splitlines()
     assert len(lines) == 1 + len(read(three_replicas()).decision_rows)
-    for option in (["--step", 3], ["--summary"], ["--perfetto", tmp_path / "x.json"]):
+    for option in (["--step", 3], ["--perfetto", tmp_path / "x.json"]):
         failed = run(path, *option)
         assert failed.exit_code == 2
         assert_names(failed.output, str(option[0]), "cluster")

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from engine import EngineConfig, Workload, simulate, simulate_cluster
+from engine import ClusterLog, EngineConfig, Workload, simulate
 from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
 from engine.simulation.workload import lognormal, poisson
 from tests.engine.workloads import named, random_log
 from tests.facts import assert_names, raises_naming
-from tests.visualizer.clusters import COST, speakers
+from tests.visualizer.clusters import COST, one_dies, prefill_and_decode, three_replicas
 from tests.visualizer.foreign import foreign
 from tests.visualizer.test_golden_fold import node
 from underglass.commands import app, read_log
@@ -82,10 +82,26 @@ def test_reading_an_index_says_what_reading_the_log_says(tmp_path):
         assert summary(other) == summary(scenario.log)
 
 
-def test_a_cluster_log_has_the_same_index(tmp_path):
-    config = EngineConfig(max_kv_tokens=512, block_size=8)
-    log = simulate_cluster(speakers(), config, replicas=2, cost=COST)
-    assert indexed(log, tmp_path).to_bytes() == log.to_bytes()
+def test_a_cluster_log_has_the_same_index_for_python_and_the_browser(tmp_path):
+    window = ClusterLog(window=150)
+    for event in three_replicas():
+        window.append(event)
+    logs = [three_replicas(), one_dies(), prefill_and_decode(), window]
+    for number, log in enumerate(logs):
+        other = indexed(log, tmp_path)
+        assert other.to_bytes() == log.to_bytes()
+        assert (len(other), str(read(other).regimes)) == (len(log), str(read(log).regimes))
+        assert summary(other) == summary(log)
+        log.save(tmp_path / f"{number}.lines")
+        log.save(tmp_path / "damaged.lines")
+        (tmp_path / "log.index").rename(tmp_path / f"{number}.cluster")
+    data = bytearray((tmp_path / f"{number}.cluster").read_bytes())
+    data[other.index.directory.chunks[2].offset + 3] ^= 1
+    (tmp_path / "damaged.cluster").write_bytes(data)
+    *told, damaged = json.loads(node("indexed.js", tmp_path))
+    assert told == [{"events": len(log), "error": None} for log in logs]
+    assert damaged["events"] == 2 * EVENTS
+    assert_names(damaged["error"], "events 128 to", "checksum")
 
 
 def test_numbers_and_strings_of_all_sizes_come_back(tmp_path):

@@ -314,7 +314,7 @@ def test_a_log_that_contradicts_itself_gets_no_index_and_the_page_hears_why(serv
     path.write_bytes(
         log.to_bytes() + b'{"type":"radix_evicted","node":99999,"needed_by":1,"reason":"room"}\n'
     )
-    client = served(indexed_routes(path, None))
+    client = served(indexed_routes(path, None, is_cluster=False))
     status, stream = client.ask("growing")
     assert status == 200
     end = stream[stream.rindex(b'{"error"') :]

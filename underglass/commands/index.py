@@ -27,7 +27,7 @@ def index_logs(
     from engine.core.log import LogError
     from visualizer.indexed.beside import index_beside, is_index, make_index
     from visualizer.indexed.indexed_log import log_of
-    from visualizer.packed import packed_log
+    from visualizer.packed import board_options
 
     for path in files:
         try:
@@ -35,7 +35,7 @@ def index_logs(
                 fail(f"{path} is an index already: give the log itself")
             with shown(path, "indexing") as file:
                 index = make_index(path, file)
-            packed_log(log_of(index))  # the index then remembers the options of the page
+            board_options(log_of(index))  # the index then remembers the options of the page
         except OSError as error:
             fail(f"cannot index {path}: {error.strerror or error}")
         except LogError as error:

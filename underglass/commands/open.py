@@ -21,7 +21,7 @@ from underglass.commands.options import (
     refuse,
     tell,
 )
-from underglass.commands.read_log import is_long, named_scenario, read_named
+from underglass.commands.read_log import named_scenario, read_named, reader_of_long
 from underglass.commands.serve_page import serve, serve_live
 from visualizer import read
 
@@ -89,11 +89,15 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     whole = bool(perfetto or csv or summarize or step or len(files) > 1)
     kept = 1_000_000 * (50 if last is None else last) or None
     is_plain = last is None and step is None and select == "auto" and text
-    if is_plain and not any(exports.values()) and len(files) == 1 and is_long(files[0]):
-        from visualizer.live.pages import indexed_routes
+    if is_plain and not any(exports.values()) and len(files) == 1:
+        reader = reader_of_long(files[0])
+        if reader is not None:
+            from visualizer.live.pages import indexed_routes
+            from visualizer.sources.own_logs import CLUSTER_LOG
 
-        serve(indexed_routes(Path(files[0]), theme), port, browser)
-        return
+            is_cluster = reader is CLUSTER_LOG
+            serve(indexed_routes(Path(files[0]), theme, is_cluster=is_cluster), port, browser)
+            return
     logs = [read_named(name, kept, text=text, whole=whole, indexed=last is None) for name in files]
     try:
         if len(logs) > 1:
@@ -187,23 +191,22 @@ def _write_exports(
 ) -> None:
     """Write the exports other than the page, and print their paths. Print the summary."""
     from engine.core.log import EventLog
+    from visualizer.indexed.indexed_log import answer_of
     from visualizer.reading.frames import write_csv
     from visualizer.reading.rows import OutputTokenRow, RequestRow, StepRow
     from visualizer.reading.rows.decisions import DecisionRow
+    from visualizer.reading.summary import summary
 
+    if not isinstance(log, EventLog):
+        refuse({"perfetto": perfetto}, f"must be omitted: {name} is the log of a cluster")
+    if summarize:
+        typer.echo(answer_of(log, "summary", lambda: summary(log)))
     if csv is not None:
         csv.mkdir(parents=True, exist_ok=True)
     if not isinstance(log, EventLog):
-        given = {"perfetto": perfetto, "summary": summarize}
-        refuse(given, f"must be omitted: {name} is the log of a cluster")
         if csv is not None:
             typer.echo(write_csv(csv / "decisions.csv", DecisionRow, read(log).decision_rows))
         return
-    if summarize:
-        from visualizer.indexed.indexed_log import answer_of
-        from visualizer.reading.summary import summary
-
-        typer.echo(answer_of(log, "summary", lambda: summary(log)))
     if perfetto is not None:
         from visualizer.perfetto import to_perfetto
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engine.core.log import EventLog
     from visualizer.indexed.index_file import IndexFile
     from visualizer.scenario import Scenario
+    from visualizer.sources import Reader
 
 LARGE = 20_000_000  # bytes; a command that reads all of a larger log writes its index
 
@@ -78,27 +79,26 @@ def index_named(name: str, least: int) -> "IndexFile | None":
     return index
 
 
-def is_long(name: str) -> bool:
-    """Return whether a name is that of a large log of one engine, beside which an index can be written.
+def reader_of_long(name: str) -> "Reader | None":
+    """Return the reader of a large log beside which an index can be written; None for any other name.
 
-    It returns False for a file that cannot be read, so that `read_named` says why.
+    It returns None for a file that cannot be read, too, so that `read_named` says why.
     """
     from engine.core.log import LogError
     from visualizer.sources import READERS
     from visualizer.sources.feed import Feed
     from visualizer.sources.limits import CHUNK
-    from visualizer.sources.own_logs import CLUSTER_LOG
 
     path = Path(name)
     if name == "-" or not path.is_file() or path.stat().st_size < LARGE:
-        return False
+        return None
     feed = Feed(READERS)
     try:
         with path.open("rb") as file:
             feed.push(file.read(CHUNK))
     except (LogError, OSError):
-        return False
-    return feed.reader not in (None, CLUSTER_LOG) and os.access(path.parent, os.W_OK)
+        return None
+    return feed.reader if os.access(path.parent, os.W_OK) else None
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, NoReturn, overload
 
 from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.events import AnyClusterEvent
 from engine.core.log import EventLog, State
 from engine.core.log import vocabulary as v
 from engine.core.log.log import Kind, apply
@@ -13,6 +14,7 @@ from visualizer.indexed.chunk import unpack_events
 from visualizer.indexed.index_file import IndexFile
 
 _KEPT = 8  # unpacked chunks, because readers look at neighbours
+_FIXED = "a log that is read from its index cannot grow; load its JSON Lines instead"
 
 
 class IndexedLog(EventLog):
@@ -30,9 +32,7 @@ class IndexedLog(EventLog):
 
     def append(self, event: v.Event) -> NoReturn:
         """Raise TypeError: a saved log does not grow."""
-        raise TypeError(
-            "a log that is read from its index cannot grow; load its JSON Lines instead"
-        )
+        raise TypeError(_FIXED)
 
     @property
     def next_seq(self) -> int:
@@ -91,19 +91,40 @@ class IndexedLog(EventLog):
         return events
 
 
-def log_of(index: IndexFile) -> EventLog | ClusterLog:
-    """Return the log of an index.
+class IndexedClusterLog(ClusterLog):
+    """The same for the log of a cluster. The logs of its replicas are read at once."""
 
-    The log of a cluster is read at once, because its replicas' logs are lists. That raises LogError if
-    a chunk is damaged.
-    """
-    if not index.directory.cluster:
-        return IndexedLog(index)
-    log = ClusterLog()
-    for number in range(len(index.directory.chunks)):
-        for event in index.events(number):
-            log.append(event)
-    return log
+    def __init__(self, index: IndexFile) -> None:
+        super().__init__()
+        self.index = index
+
+    def append(self, event: AnyClusterEvent) -> NoReturn:
+        """Raise TypeError: a saved log does not grow."""
+        raise TypeError(_FIXED)
+
+    @property
+    def next_seq(self) -> int:
+        """See `ClusterLog`."""
+        return len(self)
+
+    def since(self, seq: int) -> list[AnyClusterEvent]:
+        """See `ClusterLog`."""
+        return list(self)[max(0, seq) :]
+
+    def __len__(self) -> int:
+        return self.index.ends[-1]
+
+    def __iter__(self) -> Iterator[AnyClusterEvent]:
+        for number in range(len(self.index.ends)):
+            yield from self.index.events(number)
+
+
+Indexed = IndexedLog | IndexedClusterLog
+
+
+def log_of(index: IndexFile) -> Indexed:
+    """Return the log of an index."""
+    return (IndexedClusterLog if index.directory.cluster else IndexedLog)(index)
 
 
 def each_of(log: EventLog, *kinds: type[Kind]) -> Iterator[Kind]:
@@ -117,4 +138,4 @@ def each_of(log: EventLog, *kinds: type[Kind]) -> Iterator[Kind]:
 
 def answer_of(log: EventLog | ClusterLog, question: str, compute: Callable[[], Any]) -> Any:
     """Return what a question to a log has as its answer: JSON values, which an index remembers."""
-    return log.index.answer(question, compute) if isinstance(log, IndexedLog) else compute()
+    return log.index.answer(question, compute) if isinstance(log, Indexed) else compute()

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.core.log import EventLog, LogError
+from engine.core.log import LogError
 from visualizer.indexed.beside import index_beside, index_pieces
 from visualizer.indexed.index_file import IndexFile
 from visualizer.indexed.indexed_log import log_of
-from visualizer.packed import packed_log
+from visualizer.packed import board_options
 
 _FRAME = struct.Struct("<IIf")
 _ALMOST = 0.99  # the share until the options of the page are known, too
@@ -36,9 +36,7 @@ def growing_index(path: Path) -> Iterator[bytes]:
                     data, plain = written.popleft()
                     # In one piece: the end of a small one would wait for an acknowledgement.
                     yield _FRAME.pack(len(data), plain, share) + data
-        log = log_of(IndexFile(index_beside(path)))
-        if isinstance(log, EventLog):
-            said = {"options": packed_log(log).options}
+        said = {"options": board_options(log_of(IndexFile(index_beside(path))))}
     except (LogError, OSError) as error:
         said = {"error": " ".join(str(error).split())}
     end = json.dumps(said).encode()

@@ -14,12 +14,12 @@ from engine.core.log import EventLog, LogError
 from visualizer.front_end import MODULES, with_board
 from visualizer.html import write_page
 from visualizer.indexed.beside import index_of
-from visualizer.indexed.indexed_log import IndexedLog, answer_of, log_of
+from visualizer.indexed.indexed_log import Indexed, answer_of, log_of
 from visualizer.live.growing import growing_index
 from visualizer.live.live_log import LiveLog
 from visualizer.live.local_server import Answer, Request, Route
 from visualizer.live.ranges import ranges_of
-from visualizer.packed import PackedLog, pack, packed_log, told_later
+from visualizer.packed import PackedLog, board_options, pack, told_later
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST, MAX_DROPPED, MAX_UNPACKED
 
@@ -55,7 +55,7 @@ def board_routes(
     if len(logs) == 1:
         options |= {"translate": TRANSLATE, "tour": TOUR}
         routes[f"GET {TOUR}"] = _telling(logs[0])
-        if isinstance(indexed := logs[0], IndexedLog):
+        if isinstance(indexed := logs[0], Indexed):
             options["from"] = INDEX
             routes[f"GET {INDEX}"] = ranges_of(indexed.index.path)
         if isinstance(log := logs[0], EventLog):
@@ -67,8 +67,8 @@ def board_routes(
     return routes | {"GET ": Answer(page(**options).encode())}
 
 
-def indexed_routes(path: Path, theme: str | None) -> dict[str, Route]:
-    """Return the routes of a page that reads a log of one engine from its index, in ranges.
+def indexed_routes(path: Path, theme: str | None, *, is_cluster: bool) -> dict[str, Route]:
+    """Return the routes of a page that reads a log from its index, in ranges.
 
     If there is none yet, the page gets its chunks while it is written, and cannot decide yet.
     """
@@ -77,7 +77,7 @@ def indexed_routes(path: Path, theme: str | None) -> dict[str, Route]:
     def indexed() -> dict[str, Route]:
         if not served and (index := index_of(path)) is not None:
             log = log_of(index)
-            packed = packed_log(log)._replace(log=b"")
+            packed = PackedLog(b"", board_options(log), index.directory.cluster)
             page = partial(write_page, packed, None, theme=theme, title=path.name)
             served.append(board_routes(page, [log]))
         return served[0] if served else {}
@@ -85,7 +85,7 @@ def indexed_routes(path: Path, theme: str | None) -> dict[str, Route]:
     def unindexed(name: str, request: Request) -> Answer:
         route = indexed().get(name)
         if route is None and name == "GET ":
-            packed = PackedLog(b"", {}, is_cluster=False)
+            packed = PackedLog(b"", {}, is_cluster)
             more = {"translate": TRANSLATE, "stream": GROWING}
             return Answer(write_page(packed, None, theme=theme, title=path.name, **more).encode())
         if route is None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
@@ -30,12 +31,15 @@ IDLE_SHARE = 0.01  # of the run: less time without a step is not worth words
 MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, a percentile is meaningless
 
 
-def summary(log: EventLog) -> str:
+def summary(log: EventLog | ClusterLog) -> str:
     """Return a line for what limited the run, and one each for requests, steps, tokens, TTFT and so on.
 
     The summary of a foreign log also names its engine and its gaps, and has "unknown" in a row whose
-    facts the log lacks.
+    facts the log lacks. That of a cluster has those of its replicas.
     """
+    if isinstance(log, ClusterLog):
+        parts = [f"replica {name}\n{summary(one)}" for name, one in log.replicas.items()]
+        return "\n\n".join([read(log).regimes.sentence, *parts])
     knows = read(log).knowledge
     requests, steps, tokens = read(log).request_rows, read(log).step_rows, read(log).token_rows
     prompts = [row for row in requests if row.sample == 0 and row.cached_tokens is not None]

@@ -5,6 +5,7 @@
 
 import { LogError } from "../model/index.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
+import { unpackChunk } from "./cluster_chunk.ts";
 import { type ClusterEvent, ClusterLines, type Of, type Routed } from "./cluster_lines.ts";
 import { Replica } from "./replica.ts";
 
@@ -46,6 +47,8 @@ const NAME_LENGTH = 16;
 
 export class ClusterModel {
   #lines = new ClusterLines();
+  /** The number of events that came in chunks. */
+  #indexed = 0;
   #byId: Map<string, Replica> = new Map();
   #requests: Map<number, ClusterRequest> = new Map();
   /** The number of each name that several requests have. */
@@ -61,6 +64,22 @@ export class ClusterModel {
     } finally {
       this.#readReplicas();
     }
+  }
+
+  /** Reads the next chunk of an indexed log, unpacked. Throws a `LogError`; what comes before it stays. */
+  readChunk(bytes: Uint8Array) {
+    let events: ClusterEvent[];
+    try {
+      events = unpackChunk(bytes);
+    } catch {
+      throw new LogError("it cannot be unpacked", { seq: this.#indexed });
+    }
+    try {
+      events.forEach((event, place) => this.#take(event, place));
+    } finally {
+      this.#readReplicas((replica) => replica.readChunk(bytes));
+    }
+    this.#indexed += events.length;
   }
 
   /** Ends the log. */
@@ -79,9 +98,9 @@ export class ClusterModel {
     return [...this.#requests.values()].filter(({ routes }) => routes.length);
   }
 
-  /** The number of lines that are read. */
+  /** The number of lines, or of an index's events, that are read. */
   get lineCount() {
-    return this.#lines.line;
+    return this.#lines.line + this.#indexed;
   }
 
   request(id: number | null | undefined) {
@@ -241,9 +260,9 @@ export class ClusterModel {
     return number > 1 ? `${base} ${number}` : base;
   }
 
-  #readReplicas() {
+  #readReplicas(read = (replica: Replica) => replica.read()) {
     for (const replica of this.replicas) {
-      replica.read();
+      read(replica);
       // A request has one name in the cluster, whatever its id on the replica.
       for (const [its, id] of replica.requests) {
         const span = replica.span(its);

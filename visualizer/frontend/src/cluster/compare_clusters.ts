@@ -6,7 +6,7 @@
 import { Shell, type ShellOptions } from "../board/shell.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
-import { piecesOf } from "../host/log_bytes.ts";
+import { LogReader } from "../host/log_reader.ts";
 import { duration } from "../model/duration.ts";
 import { table } from "../panels/tables.ts";
 import css from "./cluster.css";
@@ -211,8 +211,9 @@ class ClusterComparison extends Shell {
 /** Reads a whole cluster log. */
 async function read(log: ArrayBufferView) {
   const model = new Model();
-  for await (const { bytes } of piecesOf(log)) model.read(bytes);
-  model.end();
+  const reader = new LogReader(log, undefined, model);
+  await reader.follow(() => {});
+  if (reader.error) throw reader.error;
   return model;
 }
 

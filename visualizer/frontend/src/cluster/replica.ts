@@ -8,14 +8,15 @@ import { wallAxis } from "../drawing/wall_axis.ts";
 import type { LogEvent } from "../model/events.ts";
 import { LogError, Model } from "../model/index.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
+import { eventsOf } from "./cluster_chunk.ts";
 import type { ReplicaJoined } from "./cluster_lines.ts";
 
 const encoder = new TextEncoder();
 
 export class Replica {
   left: { at: number; why: string } | null = null;
-  /** The events to read, and the line of each in the cluster log. */
-  #pending: string[] = [];
+  /** The events to read, and the line of each in the cluster log, or its place in a chunk of the index. */
+  #pending: LogEvent[] = [];
   #lines: number[] = [];
   #axis: Axis | null | undefined;
   /** Its request ids, and the cluster's. */
@@ -47,14 +48,14 @@ export class Replica {
   }
 
   add(event: LogEvent, line: number) {
-    this.#pending.push(JSON.stringify(event));
+    this.#pending.push(event);
     this.#lines.push(line);
   }
 
   /** Reads what was added. A `LogError` names the line of the cluster log. */
   read() {
     if (!this.#pending.length) return;
-    const text = `${this.#pending.join("\n")}\n`;
+    const text = this.#pending.map((event) => `${JSON.stringify(event)}\n`).join("");
     const first = this.#lines.length - this.#pending.length;
     this.#pending = [];
     this.#axis = undefined;
@@ -63,6 +64,20 @@ export class Replica {
     } catch (error) {
       const { reason, line = first + 1 } = error as LogError;
       throw new LogError(`replica ${this.id}: ${reason}`, { line: this.#lines[line - 1] });
+    }
+  }
+
+  /** Reads what was added, from the chunk of the cluster's index in which it is. */
+  readChunk(bytes: Uint8Array) {
+    const [from] = this.#lines;
+    this.#pending = [];
+    this.#lines = [];
+    if (from === undefined) return;
+    this.#axis = undefined;
+    try {
+      this.model.readChunk(bytes, (chunk) => eventsOf(chunk, this.id, from));
+    } catch (error) {
+      throw new LogError(`replica ${this.id}: ${(error as LogError).reason}`);
     }
   }
 

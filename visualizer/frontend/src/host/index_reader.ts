@@ -26,6 +26,7 @@ const LAST_BLOCK = Uint8Array.of(3, 0);
 type Part = [offset: number, length: number, crc: number, plain: number];
 interface Directory {
   vocabulary: number;
+  cluster: boolean;
   first: number;
   chunks: [...Part, events: number, step: number][];
   keyframes: [...Part, chunk: number][];
@@ -83,6 +84,10 @@ export class IndexReader {
     if (directory.vocabulary !== INDEXED)
       throw new LogError("another version of Underglass wrote the index: index the log again");
     return new IndexReader(ranges, directory);
+  }
+
+  get isCluster() {
+    return this.#directory.cluster;
   }
 
   get count() {

@@ -9,9 +9,11 @@ import { ChunkStream, IndexReader, isIndex, type Ranges, rangesOf } from "./inde
 import { piecesOf } from "./log_bytes.ts";
 
 const SLICE = 8; // ms of work before the page gets its turn
-const SHORT = 20_000; // events to read before drawing; most logs are shorter
+export const SHORT = 20_000; // events to read before drawing; most logs are shorter
 /** Chunks of an indexed log that are read after the opening step, before it is drawn. */
 const AFTER = 4;
+
+const OTHER_KIND = "a cluster has other pages than an engine: open it with `underglass open FILE`";
 
 /** a log's bytes, or where to ask for those of its index */
 export type LogSource = ArrayBufferView | Ranges | ChunkStream;
@@ -111,6 +113,7 @@ export class LogReader<Read extends Reads = Model> {
   /** Reads an indexed log: first the chunks around the opening step, if that is far from the beginning, then all. */
   async *#chunks(ranges: Ranges) {
     const index = await IndexReader.open(ranges);
+    if (index.isCluster === this.model instanceof Model) throw new LogError(OTHER_KIND);
     this.lastStep = index.lastStep;
     const whole = this.model as unknown as Model;
     const around = await modelAround(index, this.#opening.step);

@@ -15,6 +15,8 @@ const ALIGNED = 8; // bytes, as in `columns.py`
 const decoder = new TextDecoder();
 
 type Values = ArrayLike<any>;
+/** Returns the events of a log in an unpacked chunk. */
+export type Unpack = (bytes: Uint8Array) => any[];
 /** Reads so many values, at least one. */
 type Get = (count: number, source: ColumnSource) => Values;
 
@@ -190,6 +192,8 @@ function shapesOf(vocabulary: Record<string, string>): Get[] {
         return optional(shapeOf(rest));
       case "(":
         return rowsOf(rest.split(",").map(shapeOf));
+      case "*":
+        return (count, source) => eventsIn(SHAPES)(count, source);
       case "<": {
         const text = vocabulary[rest];
         return text[0] === "#" ? rowsOf(partsOf(text).map(({ item }) => item)) : values;
@@ -204,34 +208,44 @@ function shapesOf(vocabulary: Record<string, string>): Get[] {
 
 const SHAPES = shapesOf(VOCABULARY);
 
-/** The events of an unpacked chunk. */
-export function unpackEvents(bytes: Uint8Array): any[] {
-  const source = new ColumnSource(bytes);
-  const numbers = source.numbers();
-  const kinds: Values[] = [];
-  // Kinds are in the order of their columns.
-  for (const [number, count] of source.header.kinds) kinds[number] = SHAPES[number](count, source);
-  const next = new Int32Array(SHAPES.length);
-  const events = new Array(numbers.length);
-  for (let i = 0; i < events.length; i++) events[i] = kinds[numbers[i]][next[numbers[i]]++];
-  return events;
+/** Events of several kinds. The kinds are in the order of their columns. */
+const eventsIn =
+  (shapes: Get[]): Get =>
+  (_count, source) => {
+    const numbers = source.numbers();
+    const counts = new Int32Array(shapes.length);
+    for (let i = 0; i < numbers.length; i++) counts[numbers[i]]++;
+    const kinds = shapes.map((shape, kind) => (counts[kind] ? shape(counts[kind], source) : []));
+    const next = new Int32Array(shapes.length);
+    const events = new Array(numbers.length);
+    for (let i = 0; i < events.length; i++) events[i] = kinds[numbers[i]][next[numbers[i]]++];
+    return events;
+  };
+
+/** A function that returns the events of an unpacked chunk of a vocabulary. */
+export function unpackerOf(vocabulary: Record<string, string>) {
+  const all = eventsIn(shapesOf(vocabulary));
+  return (bytes: Uint8Array) => all(0, new ColumnSource(bytes)) as any[];
 }
+
+/** The events of an unpacked chunk of an engine's log. */
+const unpackEvents = unpackerOf(VOCABULARY);
 
 /** The chunks of a log in place of its lines; see `LogLines`. */
 export class IndexedEvents {
   length = 0;
-  #chunks: { bytes: Uint8Array; first: number }[] = [];
+  #chunks: { bytes: Uint8Array; first: number; unpack: Unpack }[] = [];
   #unpacked: Map<number, any[]> = new Map();
 
   /** Adds the next chunk and returns its events. Throws a `LogError` if they cannot be read. */
-  push(bytes: Uint8Array): any[] {
+  push(bytes: Uint8Array, unpack: Unpack = unpackEvents): any[] {
     let events: any[];
     try {
-      events = unpackEvents(bytes);
+      events = unpack(bytes);
     } catch {
       throw new LogError("it cannot be unpacked", { seq: this.length });
     }
-    this.#chunks.push({ bytes, first: this.length });
+    this.#chunks.push({ bytes, first: this.length, unpack });
     this.length += events.length;
     return events;
   }
@@ -257,7 +271,8 @@ export class IndexedEvents {
   #unpack(number: number) {
     const kept = this.#unpacked.get(number);
     if (kept) return kept;
-    const events = unpackEvents(this.#chunks[number].bytes);
+    const { bytes, unpack } = this.#chunks[number];
+    const events = unpack(bytes);
     this.#unpacked.set(number, events);
     if (this.#unpacked.size > KEPT)
       this.#unpacked.delete(this.#unpacked.keys().next().value ?? number);

@@ -15,7 +15,7 @@ import type { Events, LogEvent } from "./events.ts";
 import { type LogSource, State } from "./fold.ts";
 import { Frame } from "./frame.ts";
 import { StepHappenings } from "./happenings.ts";
-import { IndexedEvents } from "./indexed_events.ts";
+import { IndexedEvents, type Unpack } from "./indexed_events.ts";
 import { LogLines } from "./lines.ts";
 import { LogError } from "./log.ts";
 import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
@@ -99,12 +99,12 @@ export class Model {
 
   /**
    * Reads the next chunk of an indexed log, unpacked. Throws a `LogError` with the number of an invalid event; the events
-   * before it stay.
+   * before it stay. `unpack` is not needed for the log of an engine.
    */
-  readChunk(bytes: Uint8Array) {
+  readChunk(bytes: Uint8Array, unpack?: Unpack) {
     this.#indexed ??= new IndexedEvents();
     this.#nextCopy = this.#live.seq; // a step that is looked at is then rarely in two chunks
-    const events = this.#indexed.push(bytes);
+    const events = this.#indexed.push(bytes, unpack);
     this.#pass(() => events.forEach((event) => this.#take(event)));
   }
 

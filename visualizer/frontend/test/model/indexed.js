@@ -8,6 +8,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { ClusterModel } from "../../src/cluster/cluster_model.ts";
 import { LogReader } from "../../src/host/log_reader.ts";
 import { Model, plain, sentence } from "../../src/model/index.ts";
 import { keyframe } from "../../src/model/keyframe.ts";
@@ -17,6 +18,41 @@ const files = readdirSync(folder);
 const written = (value) => JSON.stringify(value);
 const told = [];
 
+for (const file of files.filter((name) => name.endsWith(".cluster"))) {
+  const [one, other] = [new ClusterModel(), new ClusterModel()];
+  const readings = [
+    new LogReader(readFileSync(join(folder, file)), undefined, one),
+    new LogReader(readFileSync(join(folder, file.replace(".cluster", ".lines"))), undefined, other),
+  ];
+  for (const reading of readings) await reading.follow(() => {});
+  const error = readings[0].error;
+  told.push({ events: one.lineCount, error: error?.message ?? null });
+  if (error) continue;
+  const facts = ({ router, extent, replicas, routes, requests }) => [
+    [router, extent, replicas.map(({ id, left, role }) => [id, left, role])],
+    routes.map((route) => ({ ...route, request: route.request.id })),
+    requests.map(({ routes: own, ...request }) => [request, own.length]),
+  ];
+  assert.equal(written(facts(one)), written(facts(other)));
+  one.replicas.forEach(({ model, axis, requests, end }, at) => {
+    const whole = other.replicas[at];
+    const events = whole.model.events.length;
+    assert.equal(
+      written(model.events.range(0, events)),
+      written(whole.model.events.range(0, events)),
+    );
+    assert.equal(
+      written([axis, [...requests], end]),
+      written([whole.axis, [...whole.requests], whole.end]),
+    );
+    assert.equal(written(model.requests), written(whole.model.requests));
+    for (let step = model.lastStep; step >= model.firstStep; step -= 7)
+      assert.equal(
+        written(keyframe(model.stateAt(step))),
+        written(keyframe(whole.model.stateAt(step))),
+      );
+  });
+}
 for (const file of files.filter((name) => name.endsWith(".index"))) {
   const reading = new LogReader(readFileSync(join(folder, file)));
   await reading.follow(() => {});
