@@ -20,6 +20,14 @@ def built(name: str) -> Path:
 
 
 def with_board(part: str) -> str:
-    """Return the module of a part such as "cluster.js": that of the board, then the part."""
+    """Return the module of a part such as "cluster.js": that of the board, then the part.
+
+    It needs no other module: a tour, which boards load when it is wanted, is in it.
+    """
     board, mark, _ = built("board.js").read_text("utf-8").partition("//# exports\n")
-    return board + mark + built(part).read_text("utf-8")
+    return board + mark + "".join(built(one).read_text("utf-8") for one in ("tour.js", part))
+
+
+def page_module() -> str:
+    """Return the module of a page with a board, which needs no other."""
+    return "".join(built(one).read_text("utf-8") for one in ("board.js", "tour.js"))

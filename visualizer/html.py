@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from visualizer.front_end import built, with_board
+from visualizer.front_end import built, page_module, with_board
 from visualizer.logs import ClusterLogLike, LogLike, Select
 from visualizer.packed import PackedLog, packed_log
 
@@ -49,7 +49,7 @@ def write_page(
 
     `more` are further options. The page is also written to `path` if one is given.
     """
-    module = CLUSTER_MODULE if packed.is_cluster else MODULE.read_text("utf-8")
+    module = CLUSTER_MODULE if packed.is_cluster else page_module()
     if theme not in (None, "light", "dark"):
         raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
     page = PAGE.substitute(

@@ -12,7 +12,7 @@ from tests.browser.exported import the_log
 from tests.browser.notebooks import expect_said, open_saved, run_cell, set_theme
 from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import storytellers
-from visualizer import gallery
+from visualizer import gallery, read
 from visualizer.widgets.log_model import SAVED_BYTES
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -71,6 +71,16 @@ def test_browser_and_kernel_agree(open_cells, jupyter):
     expect(board.root).to_have_attribute("data-synced", f"32 {selected}")
     run_cell(page, 1)
     expect_said(page, f"kernel: 32 {selected} {board.data('free')}")
+
+    # The kernel has what the board loads when it is wanted: the tour's page, and the scheduler's seat.
+    board.root.get_by_text("Tell me").first.click()
+    board.expect_data(tour=1, scenes=len(read(log).tour))
+    board.press("Escape", "h")
+    expect(board.root.locator(".would-help li").first).to_be_visible()
+    board.press("h", "u")
+    expect(page.locator(".seat")).to_have_attribute("data-ready", "true")
+    page.keyboard.press("Escape")
+    board.expect_step(32)
 
     # The board shows what the kernel sets.
     run_cell(page, 2)

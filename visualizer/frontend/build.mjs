@@ -7,6 +7,8 @@
  *   static/cluster.js, static/watch.js, static/seat.js
  *                      what a cluster's board, a live board and the scheduler's seat need besides, deflated. Python
  *                      appends them to board.js (`visualizer/front_end.py`)
+ *   static/tour.js     what boards import when the reader first asks for a tour. Pages contain it; a notebook's
+ *                      board gets it from its kernel
  *
  *   node build.mjs
  *
@@ -37,6 +39,8 @@ const LIMIT = 190_000; // bytes of board.js
 const DIGITS = Array.from({ length: 94 }, (_, i) => String.fromCharCode(33 + i))
   .filter((one) => !"\"\\'`<>&$=".includes(one))
   .join("");
+const PACKS = 'globalThis[Symbol.for("underglass.packs")]'; // modules that are loaded later, by key
+const LAZY = 'globalThis[Symbol.for("underglass.lazy")]'; // loads them
 const here = new URL(".", import.meta.url);
 const target = new URL("../static/", here);
 const modules = new URL("modules/", target);
@@ -70,13 +74,17 @@ for (const { path, text, contents } of outputFiles) {
 const imports = new Map(
   Object.entries(metafile.outputs).map(([path, one]) => [
     basename(path),
-    one.imports.map((other) => basename(other.path)),
+    one.imports
+      .filter(({ kind }) => kind !== "dynamic-import")
+      .map((other) => basename(other.path)),
   ]),
 );
 const sizes = [...codes].map(([name, code]) => `${name} ${Buffer.byteLength(code)}`);
 console.log(`static/modules: ${sizes.join(", ")}`);
 
 const core = closure("board.js");
+const TOUR = "src/tour/tour.ts";
+const [tour] = Object.entries(metafile.outputs).find(([, { entryPoint }]) => entryPoint === TOUR);
 const board = `${loader()}const board = ${packed(core)};
 //# exports
 ${exporting("board", ["mount"], "board")}`;
@@ -84,6 +92,7 @@ const parts = {
   "cluster.js": part("cluster", ["mount", "watch"]),
   "watch.js": part("live", ["watch"]),
   "seat.js": part("seat", ["openSeat", "answerOnBoard"]),
+  "tour.js": `(${PACKS} ??= {})["${keyOf(basename(tour))}"] = ${packed(closureOf(basename(tour)))};\n`,
   "board.js": board, // last: make compares its age with the sources'
 };
 console.log(`static/gallery: ${await drawGallery()} pictures drawn`);
@@ -106,8 +115,11 @@ function closure(name, found = new Set()) {
 
 /** What an entry needs besides the board, with its exports. */
 function part(entry, names) {
-  const rest = [...closure(`${entry}.js`)].filter((name) => !core.has(name));
-  return exporting(entry, names, `board, ${packed(rest)}`);
+  return exporting(entry, names, `board, ${packed(closureOf(`${entry}.js`))}`);
+}
+
+function closureOf(name) {
+  return [...closure(name)].filter((one) => !core.has(one));
 }
 
 function exporting(entry, names, packs) {
@@ -128,7 +140,8 @@ function packed(names) {
   const files = [...names].map((name) => {
     const code = codes
       .get(name)
-      .replace(/(?<=(?:from|import)"\.\/)([^"]+)/g, (_, one) => keyOf(one));
+      .replace(/(?<=(?:from|import)"\.\/)([^"]+)/g, (_, one) => keyOf(one))
+      .replace(/\bimport\("\.\/([^"]+)"\)/g, (_, one) => `${LAZY}("${keyOf(one)}")`);
     return `${keyOf(name)}\0${code}`;
   });
   const bytes = deflateRawSync(Buffer.from(files.join("\0")), { level: 9, memLevel: 9 });
@@ -158,6 +171,8 @@ async function load(key, ...packs) {
   }
   return import(urls[key]);
 }
+${PACKS} ??= {};
+${LAZY} ??= (key) => load(key, ...[${PACKS}[key] ?? []].filter((pack) => pack.length));
 `;
   const short = transformSync(code, { minifyWhitespace: true, minifySyntax: true }).code;
   return `// Underglass: built from visualizer/frontend/src by build.mjs, deflated. Do not edit.\n${short}`;

@@ -18,7 +18,7 @@ import traitlets
 
 from engine.core.log import EventLog
 from visualizer import read
-from visualizer.front_end import with_board
+from visualizer.front_end import built, with_board
 from visualizer.html import MODULE
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.logs import (
@@ -139,8 +139,9 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
             self.run = with_more(self.run, self.shown)
         elif asked == "tour":
             self.send({"tour": True}, [read(self.shown).tour.to_json()])
-        elif asked == "page":
-            self.send({"page": True}, [with_board("seat.js").encode()])
+        elif asked in {"seat.js", "tour.js"}:
+            part = with_board(asked) if asked == "seat.js" else built(asked).read_text("utf-8")
+            self.send({asked: True}, [part.encode()])
         elif asked == "seat":
             self._decide(message)
         elif asked == "trace":

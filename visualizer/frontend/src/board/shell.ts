@@ -15,6 +15,7 @@ export type About = { title: string; caption?: string };
 export interface ShellOptions {
   signal: AbortSignal; // removes the shell when it aborts
   theme?: ThemeName; // overrides the host's
+  loadTour?: () => Promise<unknown>; // fetches the module that shows a tour, where the page does not contain it
 }
 
 const NARROW = 720;
@@ -28,6 +29,7 @@ export class Shell {
   theme!: Theme;
   root: HTMLElement;
   tooltip: Tooltip;
+  loadTour: ShellOptions["loadTour"];
   help?: HTMLElement;
   message?: HTMLElement;
   #inside?: AbortController;
@@ -35,11 +37,12 @@ export class Shell {
   /** `name` has the classes of the root, and `css` the rules for them. */
   constructor(
     host: Element,
-    { signal, theme }: ShellOptions,
+    { signal, theme, loadTour }: ShellOptions,
     { name = "", label, css: own = "", ...rest }: Record<"label", string> & Record<string, string>,
   ) {
     this.signal = signal;
     this.fixedTheme = theme;
+    this.loadTour = loadTour;
     this.root = h(
       `div.underglass${name}`,
       {

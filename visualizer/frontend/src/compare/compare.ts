@@ -13,7 +13,15 @@ import { closest, h, plural } from "../drawing/html.ts";
 import type { Axis } from "../drawing/time_axis.ts";
 import { chip } from "../drawing/words_html.ts";
 import { LogReader } from "../host/log_reader.ts";
-import { bytesFor, type Load, missing, modelOf, partOnly, type Widget } from "../host/notebook.ts";
+import {
+  bytesFor,
+  type Load,
+  missing,
+  modelOf,
+  partFrom,
+  partOnly,
+  type Widget,
+} from "../host/notebook.ts";
 import { keep, moveInto } from "../host/outputs.ts";
 import type { Model } from "../model/model.ts";
 import { openTour } from "../tour/open_tour.ts";
@@ -79,7 +87,13 @@ export const comparisonInNotebook =
       views.map((view, side) => (view.bytes ??= bytesFor(view, shared[side]))),
     );
     const facts = traits.get("facts");
-    const page = new ComparisonPage(el, { facts, views, load, signal });
+    const page = new ComparisonPage(el, {
+      facts,
+      views,
+      load,
+      signal,
+      loadTour: () => partFrom(shared[0], "tour.js"),
+    });
     const parts = () => [page, ...page.boards.flatMap((board) => board ?? [])];
     keep({ model: traits, el }, key, page, parts);
     const lost = shared.findIndex((_, side) => !logs[side].byteLength);

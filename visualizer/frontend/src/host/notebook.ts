@@ -11,7 +11,7 @@
 
 import { Board } from "../board/board.ts";
 import { cardOf, postcardPng } from "../board/postcard_box.ts";
-import { pageAt } from "../board/seat.ts";
+import type { Seat } from "../board/seat.ts";
 import { type Opening, type View, viewOf } from "../board/view.ts";
 import { h } from "../drawing/html.ts";
 import type { Told } from "../tour/open_tour.ts";
@@ -28,6 +28,8 @@ type Host = { getModel?: (reference: string) => Promise<WidgetModel> };
 export type Widget = { model: WidgetModel; el: HTMLElement; signal?: AbortSignal; host?: Host };
 
 const PATIENCE_FOR_TRACE = 60_000; // ms; a million events take a while
+const PATIENCE_FOR_PART = 10_000; // ms
+const NO_KERNEL = "The kernel does not answer: run the cell again, then decide.";
 const PATIENCE = 2000; // ms to wait for a kernel that may be busy or gone
 
 /** anywidget's `render`. */
@@ -48,8 +50,9 @@ export const inNotebook =
       about: shared.get("about"),
       run: shared.get("run"),
       trace: () => traceFrom(shared),
-      seat: { python: { kernel: shared }, load: () => seatFrom(shared) },
+      seat: seatIn(shared),
       tell: () => tourFrom(shared),
+      loadTour: () => partFrom(shared, "tour.js"),
       onChange: () => sync.moved(),
     });
     const sync = (view.sync ??= new KernelSync(
@@ -90,7 +93,17 @@ export const inNotebook =
     if (shared.get("run")?.more && view.boards.size === 1) shared.send({ ask: "more" });
   };
 
-type Asked = "log" | "trace" | "tour" | "page";
+/** The scheduler's seat, whose page and Python are in the kernel. */
+const seatIn = (kernel: WidgetModel): Seat => ({
+  python: { kernel },
+  load: async () => {
+    const page = await partFrom(kernel, "seat.js");
+    if (!page) throw NO_KERNEL;
+    return page;
+  },
+});
+
+type Asked = "log" | "trace" | "tour" | "seat.js" | "tour.js";
 
 /** Calls `handler` when a widget's model reports `name`, until `signal` aborts. */
 export function hear(
@@ -131,15 +144,13 @@ async function traceFrom(shared: WidgetModel) {
   throw new Error("The kernel does not answer: run the cell again, then open the trace.");
 }
 
-/** The page of the scheduler's seat, from the kernel. */
-const seatFrom = async (shared: WidgetModel) =>
-  pageAt(
-    URL.createObjectURL(
-      new Blob([(await askKernel(shared, "page")) as Uint8Array<ArrayBuffer>], {
-        type: "text/javascript",
-      }),
-    ),
-  );
+/** A module that is loaded when it is wanted, from the kernel; null if it does not answer. */
+export async function partFrom(shared: WidgetModel, name: "seat.js" | "tour.js") {
+  const text = await askForAWhile(shared, name, PATIENCE_FOR_PART);
+  if (!text) return null;
+  const blob = new Blob([text as Uint8Array<ArrayBuffer>], { type: "text/javascript" });
+  return import(URL.createObjectURL(blob));
+}
 
 /** The tour, from the kernel; null if it does not answer. */
 export async function tourFrom(shared: WidgetModel): Promise<Told | null> {

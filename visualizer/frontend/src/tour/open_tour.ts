@@ -4,7 +4,6 @@ import type { Shell } from "../board/shell.ts";
 import { h } from "../drawing/html.ts";
 import type { Saving } from "../panels/run_panel.ts";
 import type { Scene, TourHost } from "./scenes.ts";
-import { TourView } from "./tour.ts";
 
 /** what Python tells of a run when it is asked: scenes, and, of a log that could be replayed, what ideas saved */
 export interface Told {
@@ -24,9 +23,17 @@ export async function openTour(shell: Shell, host: TourHost, known?: Scene[], te
   shell.root.querySelector(".no-tour")?.remove();
   const scenes = known?.length ? known : (await tell?.().catch(() => null))?.scenes;
   if (shell.signal.aborted || shell.root.dataset.tour !== undefined) return null;
-  if (scenes?.length) return new TourView(shell, host, scenes);
+  const page = scenes?.length && (await pageOf(shell));
+  if (shell.signal.aborted || shell.root.dataset.tour !== undefined) return null;
+  if (page) return new page.TourView(shell, host, scenes);
   shell.root.prepend(h("p.note.no-tour", { role: "alert" }, MISSING));
   return null;
+}
+
+/** The tour's page, which a board in a notebook gets from its kernel; null if that does not answer. */
+async function pageOf({ loadTour }: Shell) {
+  await loadTour?.();
+  return import("./tour.ts").catch(() => null);
 }
 
 /** The scenes that a server tells at a URL, or beside the URL of its feed. */
