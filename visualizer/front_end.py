@@ -28,6 +28,11 @@ def with_board(part: str) -> str:
     return board + mark + "".join(built(one).read_text("utf-8") for one in ("tour.js", part))
 
 
+def part_of_board(name: str) -> bytes:
+    """Return "tour.js" or "seat.js" for a board that loads it when it is wanted."""
+    return (built(name).read_text("utf-8") if name == "tour.js" else with_board(name)).encode()
+
+
 def page_module() -> str:
     """Return the module of a page with a board, which needs no other."""
     return "".join(built(one).read_text("utf-8") for one in ("board.js", "tour.js"))

@@ -8,6 +8,7 @@ from engine.simulation.choice import Evict, Settings, Victim
 from engine.simulation.scenarios import SCENARIOS
 from tests.browser.axe import expect_no_violation
 from tests.browser.test_open import opened  # noqa: F401 (a fixture)
+from tests.visualizer.clusters import three_replicas
 from visualizer.seat.seat import Seat
 
 
@@ -64,6 +65,22 @@ def test_a_leaf_is_evicted_and_a_prompt_matches_down_the_tree(opened, new_page):
     for typed, tokens in (("In the old", "3"), ("In the new", "2"), ("Xx", "0")):
         seat.locator(".own-prompt input").fill(typed)
         expect(seat.locator(".own-prompt")).to_have_attribute("data-tokens", tokens)
+
+
+def test_a_replica_of_a_cluster_is_decided_alone(opened, new_page, tmp_path):  # noqa: F811
+    three_replicas().save(tmp_path / "cluster.jsonl")
+    page = new_page()
+    page.goto(opened(tmp_path / "cluster.jsonl"))
+    page.locator("[data-act=open-replica]").first.click()
+    expect(page.locator(".one .underglass")).to_have_attribute("data-ready", "true")
+    page.keyboard.press("u")
+    seat = page.locator(".seat")
+    expect(seat).to_have_attribute("data-ready", "true")
+    expect(seat).to_contain_text("when the router sent them")
+    page.keyboard.press("n")
+    expect(seat).to_have_attribute("data-ready", "true")
+    page.keyboard.press("1")
+    expect(seat).to_have_attribute("data-busy", re.compile(r"\d"))
 
 
 def test_a_page_without_python_says_how_to_get_it(open_board):

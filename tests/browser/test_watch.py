@@ -39,6 +39,14 @@ def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(open_cel
         run_cell(page, 1)
         expect_said(page, f"kernel: 10 True {board.data('free')}")
 
+        # The kernel passes on what the board asks the server besides.
+        board.press("u")
+        expect(page.locator(".seat h2")).to_contain_text("BreakingPolicy")  # the server's answer
+        page.keyboard.press("Escape")
+        board.press("g")
+        board.expect_data(tour=1)
+        page.keyboard.press("Escape")
+
         first.process.kill()
         board.expect_data(live="lost", step=10)
     with held_server(port=urlsplit(first.url).port) as second:

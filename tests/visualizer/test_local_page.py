@@ -121,10 +121,10 @@ def test_a_dropped_file_is_translated_or_refused_in_one_line(client, log):
 
 
 def test_a_step_of_the_log_is_decided_otherwise(client):
-    status, lines = client.ask("decide", "POST", b'{"seat": "helped"}')
+    status, lines = client.ask("seat", "POST", b'{"seat": "helped"}')
     assert (status, json.loads(lines.splitlines()[-1])["done"]) == (200, True)
     for wrong in (b"[]", b"{", b" " * 20_000):
-        assert client.ask("decide", "POST", wrong)[0] == 422
+        assert client.ask("seat", "POST", wrong)[0] == 422
 
 
 def test_a_file_that_is_too_large_is_refused_while_it_is_sent(client, monkeypatch):
@@ -267,7 +267,7 @@ def test_open_needs_no_package_of_the_server_and_ends_with_ctrl_c(trace):
     more = packed.told_later(log)
     assert tour.decode() == json.dumps({"scenes": more["tour"], "saved": more["saved"]})
     board = write_page(packed.packed_log(log), None, theme=None, title="run.jsonl")
-    asked = ', translate: "translate", tour: "tour", decide: "decide"'
+    asked = ', translate: "translate", tour: "tour", decide: "seat"'
     assert len(page) == len(board.encode()) + len(asked)
     for command in ("open", "listen"):
         shown = [sys.executable, "-c", RUN, command, "--help"]

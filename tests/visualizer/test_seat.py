@@ -2,19 +2,21 @@
 
 import gzip
 import json
+from queue import Queue
 from statistics import fmean
 from typing import Any
 
 import msgspec
 import pytest
 
-from engine import CostRunner, EngineConfig, EventLog, Workload
+from engine import CostRunner, EngineConfig, EventLog, Workload, simulate
 from engine.core.cache.eviction import EvictionOrder
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import Fcfs
 from engine.simulation import choice as c
 from engine.simulation.scenarios import SCENARIOS
 from engine.simulation.simulate import ReplayEngine, play
+from engine.simulation.workload import poisson, uniform
 from tests.facts import assert_names, raises_naming
 from tests.parity.recorded_steps import read_recording
 from tests.server.console import invoke
@@ -187,16 +189,23 @@ def test_a_recorded_vllm_is_decided_otherwise_or_says_why(run):
     assert kinds >= ({"chunk", "first"} if run == "vllm_calm" else {"victim"})
 
 
-def test_a_notebook_gets_answers_and_logs_from_its_kernel(monkeypatch):
-    log = SCENARIOS["preemption"].run()
-    model, sent = LogModel(log), []
-    monkeypatch.setattr(model, "send", lambda *message: sent.append(message))
-    model._answer(None, {"ask": "page"}, None)
+def test_a_notebook_gets_answers_and_logs_from_a_process_that_it_can_stop(monkeypatch):
+    model, sent = LogModel(SCENARIOS["preemption"].run()), Queue[Any]()
+    monkeypatch.setattr(LogModel, "send", lambda _, *message: sent.put(message))
+    model._answer(None, {"ask": "seat.js"}, None)
+    assert b"openSeat" in sent.get(timeout=60)[1][0]
     model._answer(None, {"ask": "seat", "id": "1", "question": asked(20, c.Victim(1))}, None)
-    (_, [page]), (message, logs) = sent
-    assert b"openSeat" in page
+    message, logs = sent.get(timeout=60)
     assert message["seat"] == "1" and json.dumps(message["answer"]["consequence"])
-    assert [len(EventLog.from_bytes(gzip.decompress(one)).of(v.Preempted)) for one in logs] == [
-        1,
-        1,
-    ]
+    for log in logs:
+        assert len(EventLog.from_bytes(gzip.decompress(log)).of(v.Preempted)) == 1
+    shape = {"prompt": uniform(40, 80), "output": uniform(40, 80)}
+    workload = Workload.generate(150, arrivals=poisson(50), **shape)
+    long = LogModel(simulate(workload, cost=CostRunner(10, 0.25)))
+    long._answer(None, {"ask": "seat", "id": "2", "question": {"seat": "helped"}}, None)
+    told = [sent.get(timeout=60)[0]]
+    long._answer(None, {"ask": "stop", "id": "2"}, None)
+    long._answer(None, {"ask": "seat", "id": "3", "question": {"seat": "?"}}, None)
+    while told[-1]["seat"] != "3":
+        told.append(sent.get(timeout=60)[0])
+    assert "error" in told.pop()["answer"] and not any(one["answer"]["done"] for one in told)

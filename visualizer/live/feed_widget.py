@@ -3,7 +3,8 @@
 The kernel holds the connections, because the browser may not be able to reach the server (a notebook
 on another machine) or may not be allowed to (CORS). Each view of the board has one: the view asks for
 it as it would call `fetch`, and the kernel passes the text on (`frontend/src/live/kernel_feed.ts`). So
-a view reads the stream, resumes it and starts over exactly as a page of the server does.
+a view reads the stream, resumes it and starts over exactly as a page of the server does. What it asks
+the server besides, such as the scheduler's seat, takes the same way.
 """
 
 import asyncio
@@ -18,7 +19,12 @@ import ipywidgets
 import traitlets
 from httpx_sse import EventSource
 
+from visualizer.front_end import part_of_board
+
 READ_TIMEOUT = 40.0  # seconds; an idle server sends a comment every 15 seconds
+EVENTS = "/events"
+_ASKED = ("/seat", "/tour", "/regimes")  # what a page asks a server besides
+_PATIENCE = 120.0  # seconds; running a long log again takes a while
 BATCH_SECONDS = 0.04  # what arrives within this time is one message
 
 
@@ -71,7 +77,11 @@ class FeedWidget(anywidget.AnyWidget):
     def _on_message(self, _widget: object, message: dict[str, Any], _buffers: object) -> None:
         if name := message.get("open"):
             last = {"Last-Event-ID": message["last"]} if message.get("last") else {}
-            self._readers[name] = _Reader(self, name, self._headers | last)
+            path, body = message.get("path", EVENTS), message.get("body")
+            if path in (EVENTS, *_ASKED):
+                self._readers[name] = _Reader(self, name, path, body, self._headers | last)
+        elif message.get("ask") == "seat.js":
+            self.feed.send({"seat.js": True}, [part_of_board("seat.js")])
         elif (name := message.get("close")) in self._readers:
             self._readers.pop(name).cancel()
 
@@ -98,9 +108,12 @@ class _Reader:
     The view `name` gets the answer's status, then the text in pieces, and at last that it has ended.
     """
 
-    def __init__(self, widget: FeedWidget, name: str, headers: dict[str, str]) -> None:
+    def __init__(
+        self, widget: FeedWidget, name: str, path: str, body: str | None, headers: dict[str, str]
+    ) -> None:
         self.connected = False
         self._widget, self._name, self._headers = widget, name, headers
+        self._path, self._body = path, body
         runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         task = self._task = runner.get_loop().create_task(self._read())
 
@@ -119,6 +132,10 @@ class _Reader:
 
     async def _read(self) -> None:
         url, pieces = self._widget.url, list[str]()
+        is_feed, headers = self._path == EVENTS, self._headers
+        if self._body is not None:
+            headers = headers | {"Content-Type": "application/json"}
+        timeout = httpx.Timeout(10.0, read=READ_TIMEOUT if is_feed else _PATIENCE)
         loop = asyncio.get_running_loop()
 
         def flush() -> None:
@@ -129,9 +146,15 @@ class _Reader:
         try:
             async with (
                 httpx.AsyncClient(**connection_options(url)) as client,
-                client.stream("GET", f"{url}/events", headers=self._headers) as response,
+                client.stream(
+                    "GET" if self._body is None else "POST",
+                    f"{url}{self._path}",
+                    headers=headers,
+                    content=self._body,
+                    timeout=timeout,
+                ) as response,
             ):
-                self.connected = response.is_success
+                self.connected = is_feed and response.is_success
                 self._send(status=response.status_code)
                 async for piece in response.aiter_text():
                     if not pieces:

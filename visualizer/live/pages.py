@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog, LogError
-from visualizer.front_end import MODULES, with_board
+from visualizer.front_end import MODULES, part_of_board
 from visualizer.html import write_page
 from visualizer.indexed.beside import index_of
 from visualizer.indexed.indexed_log import Indexed, answer_of, log_of
@@ -37,7 +37,7 @@ _LIST = Template(
 </html>
 """
 )
-TRANSLATE, TOUR, INDEX, GROWING, DECIDE = "translate", "tour", "index", "growing", "decide"
+TRANSLATE, TOUR, INDEX, GROWING, DECIDE = "translate", "tour", "index", "growing", "seat"
 _MOST_ASKED = 10_000  # bytes of a question
 
 
@@ -46,9 +46,9 @@ def board_routes(
 ) -> dict[str, Route]:
     """Return the routes of the page of one log or of a comparison.
 
-    A page of one log also has the translation of files dropped onto it, and that of one engine the
-    scheduler's seat. A page that reads its log from an index gets ranges of that file. `page` is given
-    what the page needs to know of these routes.
+    A page of one log also has the translation of files dropped onto it, and the scheduler's seat. One
+    that reads its log from an index gets ranges of that file. `page` is told what it needs to know of
+    these routes.
     """
     options: dict[str, str] = {}
     routes: dict[str, Route] = {f"POST {TRANSLATE}": _translate}
@@ -58,12 +58,10 @@ def board_routes(
         if isinstance(indexed := logs[0], Indexed):
             options["from"] = INDEX
             routes[f"GET {INDEX}"] = ranges_of(indexed.index.path)
-        if isinstance(log := logs[0], EventLog):
-            options["decide"] = DECIDE
-            routes[f"POST {DECIDE}"] = _deciding(lambda: log)
-            routes["GET seat.js"] = Answer(
-                with_board("seat.js").encode(), "text/javascript; charset=utf-8"
-            )
+        options["decide"] = DECIDE
+        routes[f"POST {DECIDE}"] = _deciding(lambda: logs[0])
+        page_of_seat = part_of_board("seat.js")
+        routes["GET seat.js"] = Answer(page_of_seat, "text/javascript; charset=utf-8")
     return routes | {"GET ": Answer(page(**options).encode())}
 
 
@@ -114,11 +112,10 @@ def _telling(log: EventLog | ClusterLog) -> Route:
     return answer
 
 
-def _deciding(log_now: Callable[[], EventLog]) -> Route:
-    from visualizer.seat.answers import json_lines
-    from visualizer.seat.seat import Seat
+def _deciding(log_now: Callable[[], EventLog | ClusterLog]) -> Route:
+    from visualizer.seat.answers import Seats
 
-    seats: list[tuple[EventLog, Seat]] = []  # of the log that was asked about last
+    seats: list[Seats] = []  # of the log that was asked about last
 
     def answer(request: Request) -> Answer:
         if request.length > _MOST_ASKED:
@@ -130,9 +127,9 @@ def _deciding(log_now: Callable[[], EventLog]) -> Route:
         if not isinstance(asked, dict):
             return _refuse("a question must be a JSON object")
         log = log_now()
-        if not seats or seats[0][0] is not log:
-            seats[:] = [(log, Seat(log))]
-        return Answer(json_lines(seats[0][1], asked), "application/x-ndjson")
+        if not seats or seats[0].log is not log:
+            seats[:] = [Seats(log)]
+        return Answer(seats[0].json_lines(asked), "application/x-ndjson")
 
     return answer
 

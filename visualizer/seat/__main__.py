@@ -1,22 +1,25 @@
-"""`python -m visualizer.seat LOG QUESTION`: answer a question about a saved log, for the live page.
+"""`python -m visualizer.seat LOG [QUESTION]`: answer questions about a saved log.
 
-A server runs it in a process of its own, so that its clients do not notice.
+Without a question, they are lines on standard input. A server and a notebook's kernel run it in a
+process of its own, which they can end at any time; their clients and cells do not notice.
 """
 
 import json
 import sys
 from pathlib import Path
 
-from visualizer.seat.answers import json_lines
-from visualizer.seat.seat import Seat
+from visualizer.logs import read_any
+from visualizer.seat.answers import Seats
 
 
 def main() -> None:
-    """Print the answers to the question on the command line, a line of JSON each."""
-    path, question = sys.argv[1:]
-    for line in json_lines(Seat(Path(path)), json.loads(question)):
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
+    """Print the answers to each question, a line of JSON each."""
+    path, *questions = sys.argv[1:]
+    seats = Seats(read_any(Path(path)))
+    for question in questions or sys.stdin:
+        for line in seats.json_lines(json.loads(question)):
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

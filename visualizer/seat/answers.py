@@ -4,6 +4,8 @@
     {"seat": "take", "step": 20, "choice": {"type": "victim", "request": 1}}
     {"seat": "helped"}                                       one answer per change, and the best ones
 
+Of a cluster's log, `replica` names the replica, which is run again alone: its requests come when the
+router sent them.
 A notebook's kernel, a page's Python and a server's worker process all answer with `answers`, an
 iterator, so that a page can show progress. Bytes are packed logs.
 """
@@ -13,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.log import EventLog
 from engine.simulation.choice import Choice, ChoiceError
 from visualizer.comparing.compared_runs import ComparedRuns
 from visualizer.packed import pack
@@ -20,6 +24,7 @@ from visualizer.seat.helped import Helped, helped, line
 from visualizer.seat.seat import Seat
 
 NAMES = ("the run", "yours")  # in the picture of both
+_ALONE = "This replica is run again alone: its requests come when the router sent them."
 
 
 def answers(seat: Seat, asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -43,10 +48,31 @@ def answers(seat: Seat, asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"error": said, "done": True}
 
 
-def json_lines(seat: Seat, asked: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the answers to a question as lines of JSON, with bytes in base64."""
-    for answer in answers(seat, asked):
-        yield msgspec.json.encode(answer) + b"\n"
+class Seats:
+    """The seat of an engine's log, or those of a cluster's replicas."""
+
+    def __init__(self, log: EventLog | ClusterLog) -> None:
+        self.log = log
+        self._seats: dict[str, Seat] = {}
+
+    def json_lines(self, asked: Mapping[str, Any]) -> Iterator[bytes]:
+        """Yield the answers to a question as lines of JSON, with bytes in base64."""
+        replica = str(asked.get("replica", ""))
+        logs = self.log.replicas if isinstance(self.log, ClusterLog) else {"": self.log}
+        if replica not in logs:
+            names = ", ".join(logs) or "none"
+            yield _line({"error": f"replica must be one of {names}, got {replica!r}", "done": True})
+            return
+        if replica not in self._seats:
+            self._seats[replica] = Seat(logs[replica])
+        for answer in answers(self._seats[replica], asked):
+            if replica and "note" in answer:
+                answer["note"] = f"{_ALONE} {answer['note']}".strip()
+            yield _line(answer)
+
+
+def _line(answer: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(answer) + b"\n"
 
 
 def _decisions(seat: Seat, step: int) -> dict[str, Any]:

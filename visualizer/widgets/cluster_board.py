@@ -8,12 +8,14 @@ import traitlets
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from visualizer import read
+from visualizer.front_end import part_of_board
 from visualizer.html import CLUSTER_MODULE
 from visualizer.logs import ClusterLogLike, Select, read_any
 from visualizer.packed import cluster_options, pack, with_more
 from visualizer.reading.messages import count
 from visualizer.widgets.log_model import SAVED_BYTES
 from visualizer.widgets.picture import PictureWidget
+from visualizer.widgets.seat_process import SeatProcess
 
 _UNSET = -1  # on the wire: no cursor yet
 _AUTO = -2  # on the wire: the request with the most to see
@@ -53,6 +55,7 @@ class ClusterBoard(PictureWidget):
             run=options["run"],
             request=_AUTO if select == "auto" else -1 if select is None else select,
         )
+        self._seat: SeatProcess | None = None
         self.on_msg(self._answer)
 
     @property
@@ -93,3 +96,10 @@ class ClusterBoard(PictureWidget):
             self.run = with_more(self.run, self.events)
         elif asked == "tour":
             self.send({"tour": True}, [read(self.events).tour.to_json()])
+        elif asked == "seat.js":
+            self.send({asked: True}, [part_of_board(asked)])
+        elif asked == "seat":
+            self._seat = self._seat or SeatProcess(self.events)
+            self._seat.answer(self, message)
+        elif asked == "stop" and self._seat is not None:
+            self._seat.stop(message["id"])

@@ -10,7 +10,7 @@ import base64
 import gzip
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import ipywidgets
@@ -18,7 +18,7 @@ import traitlets
 
 from engine.core.log import EventLog
 from visualizer import read
-from visualizer.front_end import built, with_board
+from visualizer.front_end import part_of_board
 from visualizer.html import MODULE
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.logs import (
@@ -33,9 +33,7 @@ from visualizer.logs import (
 from visualizer.packed import pack, run_in_words, with_more
 from visualizer.reading.opening import opening
 from visualizer.scenario import Scenario, find_scenario
-
-if TYPE_CHECKING:
-    from visualizer.seat.seat import Seat
+from visualizer.widgets.seat_process import SeatProcess
 
 SLO = (150.0, 40.0)  # ms: time to the first token, p99 of a request's times between tokens
 SAVED_BYTES = 1_300_000  # limit per notebook output, before base64 adds a third
@@ -82,7 +80,8 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         max_saved: int = SAVED_BYTES,
     ) -> None:
         self.max_saved = max_saved
-        self._seat: Seat | None = None
+        self._seat: SeatProcess | None = None
+        self._decided: tuple[EventLog, int] | None = None  # its log, and how long it was
         if scenario is not None:
             step = scenario.step if step is None else step
             select = scenario.select if select == "auto" else select
@@ -140,25 +139,18 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         elif asked == "tour":
             self.send({"tour": True}, [read(self.shown).tour.to_json()])
         elif asked in {"seat.js", "tour.js"}:
-            part = with_board(asked) if asked == "seat.js" else built(asked).read_text("utf-8")
-            self.send({asked: True}, [part.encode()])
+            self.send({asked: True}, [part_of_board(asked)])
         elif asked == "seat":
-            self._decide(message)
+            if self._seat is None or self._decided != (self.events, len(self.events)):
+                self._seat = SeatProcess(self.events)
+                self._decided = (self.events, len(self.events))
+            self._seat.answer(self, message)
+        elif asked == "stop" and self._seat is not None:
+            self._seat.stop(message["id"])
         elif asked == "trace":
             from visualizer.perfetto import to_perfetto
 
             self.send({"trace": True}, [gzip.compress(to_perfetto(self.shown).encode(), 6)])
-
-    def _decide(self, message: dict[str, Any]) -> None:
-        """Answer a question of the scheduler's seat, with the logs as buffers."""
-        from visualizer.seat.answers import answers
-        from visualizer.seat.seat import Seat
-
-        if self._seat is None or self._seat.log is not self.events:
-            self._seat = Seat(self.events)
-        for answer in answers(self._seat, message["question"]):
-            buffers = [answer.pop(side) for side in ("a", "b") if side in answer]
-            self.send({"seat": message["id"], "answer": answer}, buffers)
 
     @traitlets.validate("step")
     def _validate_step(self, proposal: Any) -> int:

@@ -74,10 +74,20 @@ export type Ask = (
 ) => Promise<Answer>;
 
 /** Where Python is that runs the log of a board again: behind a route, in a notebook's kernel, or in this page. */
-export type Python =
-  | { route: string; headers?: () => Record<string, string> }
+export type Python = (
+  | { route: string; headers?: () => Record<string, string>; fetch?: Fetch }
   | { kernel: WidgetModel }
-  | { ask: Ask };
+  | { ask: Ask }
+) & { replica?: string }; // of a cluster's log
+
+/** as a page fetches */
+export type Fetch = (url: string, init: FetchInit) => Promise<Response>;
+export interface FetchInit {
+  headers: Record<string, string>;
+  signal: AbortSignal;
+  method?: string;
+  body?: string;
+}
 
 /** the page is loaded when the reader first sits down */
 export interface Seat {
@@ -93,8 +103,9 @@ export const seatBehind = (
   route: string,
   page = "seat.js",
   headers?: () => Record<string, string>,
+  replica?: string,
 ): Seat => ({
-  python: { route, headers },
+  python: { route, headers, replica },
   load: () => pageAt(new URL(page, location.href).href),
 });
 

@@ -8,6 +8,7 @@
 
 import { Board, type Panel } from "../board/board.ts";
 import { patchChildren } from "../board/patch_children.ts";
+import type { Seat } from "../board/seat.ts";
 import { type About, aboutNodes, Shell, type ShellOptions } from "../board/shell.ts";
 import { Store } from "../board/store.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
@@ -75,6 +76,7 @@ const CROWD = 72; // lanes visible at once, of all replicas together
 export interface ClusterBoardOptions extends ShellOptions {
   about?: About | null;
   run?: { sentence: string; tour?: Scene[] } | null; // what limited it
+  seatOf?: (replica: string) => Seat; // Python that runs a replica's log again
   tell?: Tell; // the scenes of its tour, if they do not come with `run`
   onChange?: (state: { at: number; selected: number | null }) => void;
 }
@@ -106,6 +108,7 @@ export class ClusterBoard extends Shell {
   run = new RunSentence(() => this.tellMe());
   scenes: Scene[] | undefined;
   tell: Tell | undefined;
+  seatOf: ClusterBoardOptions["seatOf"];
   summary = runCells();
   router = h("canvas", { role: "img" });
   routerPainter = new CanvasPainter(this.router);
@@ -136,6 +139,7 @@ export class ClusterBoard extends Shell {
     this.onChange = options.onChange ?? (() => {});
     this.showRun(options.run);
     this.tell = options.tell;
+    this.seatOf = options.seatOf;
     const right = [this.decision, this.agreement, this.forms].map(({ element }) => element);
     this.all = h(
       "div.all",
@@ -396,7 +400,11 @@ export class ClusterBoard extends Shell {
     this.one.hidden = false;
     this.all.hidden = true;
     this.root.dataset.replica = replica.id;
-    const board = new Board(host, { signal: this.endInside(), theme: this.theme.name });
+    const board = new Board(host, {
+      signal: this.endInside(),
+      theme: this.theme.name,
+      seat: this.seatOf?.(replica.id),
+    });
     const its = new ReplicaBoard(this, replica);
     board.open(replica.model, { step: its.step, selected: its.selected });
     board.root.focus({ preventScroll: true });

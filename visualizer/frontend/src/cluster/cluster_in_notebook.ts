@@ -7,7 +7,7 @@
 import { h } from "../drawing/html.ts";
 import { KernelSync } from "../host/kernel_sync.ts";
 import { fromBase64 } from "../host/log_bytes.ts";
-import { askForAWhile, hear, tourFrom, type Widget } from "../host/notebook.ts";
+import { askForAWhile, hear, seatIn, tourFrom, type Widget } from "../host/notebook.ts";
 import { keep, moveInto } from "../host/outputs.ts";
 import { ClusterBoard } from "./cluster_board.ts";
 import { drawClusterComparison } from "./compare_clusters.ts";
@@ -27,6 +27,7 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   showRun();
   hear(traits, "change:run", showRun, ending);
   board.tell = () => tourFrom(traits);
+  board.seatOf = (replica) => seatIn(traits, replica);
   const sync = new KernelSync(traits, layout && `IPY_MODEL_${layout}`, () => known(board));
   keep({ model: traits, el }, key, board, () => [board]);
   const follow = (name: string, go: () => void) =>

@@ -4,6 +4,7 @@
  */
 
 import { takeKeysOfPage } from "../board/keys.ts";
+import { seatBehind } from "../board/seat.ts";
 import type { About } from "../board/shell.ts";
 import { h } from "../drawing/html.ts";
 import { ChunkStream, IndexReader, isIndex, rangesAt, rangesOf } from "../host/index_reader.ts";
@@ -28,6 +29,7 @@ interface ClusterOptions extends Partial<ClusterBoardOptions>, ClusterOpening {
   about?: About;
   telling?: boolean; // whether the page opens with the tour
   tour?: string; // where the page asks for the tour
+  decide?: string; // the server runs a replica's log again at this route
   keys?: boolean; // whether keys that nothing else takes go to this board; by default, they do
 }
 
@@ -41,6 +43,7 @@ export async function mountCluster(
     compare,
     telling,
     tour,
+    decide,
     keys = true,
     ...options
   }: ClusterOptions,
@@ -53,7 +56,8 @@ export async function mountCluster(
   if (!from && !stream && !(await isCluster(log)))
     return mount(host, { log, signal, theme, about });
   const tell = tour ? tellFrom(tour) : undefined;
-  const board = new ClusterBoard(host, { tell, ...options, signal });
+  const seatOf = (replica: string) => seatBehind(decide as string, undefined, undefined, replica);
+  const board = new ClusterBoard(host, { tell, ...(decide && { seatOf }), ...options, signal });
   if (keys) takeKeysOfPage(board.root, signal);
   const source = stream ? new ChunkStream(stream) : from ? await rangesAt(from) : log;
   await loadCluster(board, source, options);

@@ -94,14 +94,17 @@ export const inNotebook =
   };
 
 /** The scheduler's seat, whose page and Python are in the kernel. */
-const seatIn = (kernel: WidgetModel): Seat => ({
-  python: { kernel },
-  load: async () => {
-    const page = await partFrom(kernel, "seat.js");
-    if (!page) throw NO_KERNEL;
-    return page;
-  },
+export const seatIn = (kernel: WidgetModel, replica?: string): Seat => ({
+  python: { kernel, replica },
+  load: () => seatFrom(kernel),
 });
+
+/** The page of the scheduler's seat, from a kernel. */
+export async function seatFrom(kernel: WidgetModel) {
+  const page = await partFrom(kernel, "seat.js");
+  if (!page) throw NO_KERNEL;
+  return page;
+}
 
 type Asked = "log" | "trace" | "tour" | "seat.js" | "tour.js";
 

@@ -1,5 +1,7 @@
 /** What limited a running engine's run: a live page asks its server for it again and again, because Python finds it. */
 
+import type { Fetch } from "../board/seat.ts";
+
 const EVERY = 5000; // ms; the answer is about the whole run, and changes slowly
 
 /**
@@ -14,11 +16,13 @@ export function followRun<Run>(
     signal,
     size,
     show,
+    fetchFrom = (address, init) => fetch(address, init),
   }: {
     headers?: () => Record<string, string>;
     signal: AbortSignal;
     size: () => number;
     show: (run: Run) => void;
+    fetchFrom?: Fetch;
   },
 ) {
   const url = feed.replace(/events(?=$|\?)/, "regimes");
@@ -28,7 +32,7 @@ export function followRun<Run>(
     const now = size();
     if (document.hidden || now === asked) return;
     asked = now;
-    const answer = await fetch(url, { headers: headers(), signal });
+    const answer = await fetchFrom(url, { headers: headers(), signal });
     const text = answer.ok ? await answer.text() : "";
     if (!text || text === known || signal.aborted) return;
     known = text;

@@ -3,6 +3,7 @@
  * passes on the bytes of the connections that the view asks for, see `visualizer/live/feed_widget.py`.
  */
 
+import type { Fetch } from "../board/seat.ts";
 import type { Shell } from "../board/shell.ts";
 import { h } from "../drawing/html.ts";
 import type { WidgetModel } from "../host/kernel_sync.ts";
@@ -38,33 +39,35 @@ export async function followKernel(
     else if (!live.model) tellBusy();
   };
   hear(traits, "msg:custom", (message) => message.type === "go" && go?.(message), signal);
-  const rejoin = subscribe("", { onMessage, signal, open: (_, init) => fetchBy(traits, init) });
+  const rejoin = subscribe("/events", { onMessage, signal, open: fetchBy(traits) });
 }
 
 /** `fetch` by the kernel. */
-function fetchBy(traits: WidgetModel, { headers, signal }: { headers: any; signal: AbortSignal }) {
-  const me = Math.random().toString(36).slice(2);
-  const ends = new AbortController();
-  return new Promise<Response>((resolve, reject) => {
-    let body: ReadableStreamDefaultController<Uint8Array>;
-    const stream = new ReadableStream<Uint8Array>({ start: (controller) => (body = controller) });
-    const heard = ({ to, status, text, end }: any) => {
-      if (to !== me) return;
-      if (status) resolve(new Response(stream, { status }));
-      if (text) body.enqueue(encoder.encode(text));
-      if (!end) return;
-      ends.abort();
-      body.close();
-      reject(new Error("the server does not answer")); // unless it has answered
-    };
-    hear(traits, "msg:custom", heard, ends.signal);
-    const stop = () => {
-      ends.abort();
-      traits.send({ close: me });
-      body.error(signal.reason);
-      reject(signal.reason);
-    };
-    signal.addEventListener("abort", stop, { once: true, signal: ends.signal });
-    traits.send({ open: me, last: headers["Last-Event-ID"] });
-  });
-}
+export const fetchBy =
+  (traits: WidgetModel): Fetch =>
+  (path, { headers, signal, body: sent }) => {
+    const me = Math.random().toString(36).slice(2);
+    const ends = new AbortController();
+    return new Promise<Response>((resolve, reject) => {
+      let body: ReadableStreamDefaultController<Uint8Array>;
+      const stream = new ReadableStream<Uint8Array>({ start: (controller) => (body = controller) });
+      const heard = ({ to, status, text, end }: any) => {
+        if (to !== me) return;
+        if (status) resolve(new Response(stream, { status }));
+        if (text) body.enqueue(encoder.encode(text));
+        if (!end) return;
+        ends.abort();
+        body.close();
+        reject(new Error("the server does not answer")); // unless it has answered
+      };
+      hear(traits, "msg:custom", heard, ends.signal);
+      const stop = () => {
+        ends.abort();
+        traits.send({ close: me });
+        body.error(signal.reason);
+        reject(signal.reason);
+      };
+      signal.addEventListener("abort", stop, { once: true, signal: ends.signal });
+      traits.send({ open: me, path, body: sent, last: headers["Last-Event-ID"] });
+    });
+  };

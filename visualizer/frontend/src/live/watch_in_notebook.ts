@@ -2,8 +2,11 @@
 
 import { Board } from "../board/board.ts";
 import type { ViewState } from "../board/store.ts";
-import type { Widget } from "../host/notebook.ts";
-import { followKernel } from "./kernel_feed.ts";
+import { seatFrom, type Widget } from "../host/notebook.ts";
+import type { RunInWords } from "../panels/run_panel.ts";
+import { tellFrom } from "../tour/open_tour.ts";
+import { followRun } from "./follow_run.ts";
+import { fetchBy, followKernel } from "./kernel_feed.ts";
 import { LiveBoard } from "./live_board.ts";
 
 const SYNC_EVERY = 200; // ms
@@ -23,11 +26,20 @@ export const watchInNotebook = (widget: Widget) =>
         if (shown) board.root.dataset.synced = `${shown.step} ${shown.following}`;
       }, SYNC_EVERY);
     };
-    const board = new Board(widget.el, { signal, onChange: (state) => sync(state) });
+    const fetchFrom = fetchBy(traits);
+    const board = new Board(widget.el, {
+      signal,
+      onChange: (state) => sync(state),
+      tell: tellFrom("/events", undefined, fetchFrom),
+      seat: { python: { route: "/seat", fetch: fetchFrom }, load: () => seatFrom(traits) },
+    });
     const live = new LiveBoard(board, {
       rejoin,
       onChange: ({ shows }) => shows && sync(board.state()),
     });
+    const size = () => board.model?.lastStep ?? 0;
+    const show = (run: RunInWords) => board.showRun(run);
+    followRun("/events", { signal, size, show, fetchFrom });
     const go = ({ following, ...place }: any) => {
       if (!live.shows) return;
       board.restore(place);

@@ -1,23 +1,33 @@
 /** Asks the Python that runs a board's log again, wherever it is. */
 
-import type { Answer, Ask, Python } from "../board/seat.ts";
+import type { Answer, Ask, Fetch, Python } from "../board/seat.ts";
 import type { WidgetModel } from "../host/kernel_sync.ts";
 import { asBytes, fromBase64 } from "../host/log_bytes.ts";
 
-export const askOf = (python: Python): Ask => {
-  if ("ask" in python) return python.ask;
-  return "kernel" in python
-    ? askingKernel(python.kernel)
-    : askingRoute(python.route, python.headers ?? (() => ({})));
-};
+export function askOf(python: Python): Ask {
+  const { replica } = python;
+  const ask =
+    "ask" in python
+      ? python.ask
+      : "kernel" in python
+        ? askingKernel(python.kernel)
+        : askingRoute(python.route, python.headers, python.fetch);
+  return replica === undefined
+    ? ask
+    : (question, ...rest) => ask(Object.assign({ replica }, question), ...rest);
+}
 
 /** A route answers with lines of JSON, in which logs are base64. */
 const askingRoute =
-  (route: string, headers: () => Record<string, string>): Ask =>
+  (
+    route: string,
+    headers: () => Record<string, string> = () => ({}),
+    fetchFrom: Fetch = (url, init) => fetch(url, init),
+  ): Ask =>
   async (question, signal, onAnswer) => {
     const body = JSON.stringify(question);
     const sent = { "Content-Type": "application/json", ...headers() };
-    const answer = await fetch(route, { method: "POST", body, headers: sent, signal });
+    const answer = await fetchFrom(route, { method: "POST", body, headers: sent, signal });
     if (!answer.ok || !answer.body) return failed(await answer.text());
     let rest = "";
     const pieces = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -66,6 +76,7 @@ function askingKernel(kernel: WidgetModel): Ask {
       kernel.on("msg:custom", take);
       signal.addEventListener("abort", () => {
         kernel.off("msg:custom", take);
+        kernel.send({ ask: "stop", id });
         reject(signal.reason);
       });
       kernel.send({ ask: "seat", id, question });

@@ -1,5 +1,6 @@
 /** Opens the tour of a log: Python tells it, so a page has it with its log or asks for it. */
 
+import type { Fetch } from "../board/seat.ts";
 import type { Shell } from "../board/shell.ts";
 import { h } from "../drawing/html.ts";
 import type { Saving } from "../panels/run_panel.ts";
@@ -38,8 +39,14 @@ async function pageOf({ loadTour }: Shell) {
 
 /** The scenes that a server tells at a URL, or beside the URL of its feed. */
 export const tellFrom =
-  (feed: string, headers: () => Record<string, string> = () => ({})): Tell =>
+  (
+    feed: string,
+    headers: () => Record<string, string> = () => ({}),
+    fetchFrom: Fetch = (url, init) => fetch(url, init),
+  ): Tell =>
   async () => {
-    const answer = await fetch(feed.replace(/events(?=$|\?)/, "tour"), { headers: headers() });
+    const { signal } = new AbortController();
+    const url = feed.replace(/events(?=$|\?)/, "tour");
+    const answer = await fetchFrom(url, { headers: headers(), signal });
     return answer.ok ? answer.json() : null;
   };
