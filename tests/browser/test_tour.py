@@ -11,6 +11,7 @@ from tests.browser.exported import the_log
 from tests.visualizer import clusters
 from underglass.commands.tell import tell_me
 from visualizer import read
+from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.compared_runs import ComparedRuns
 from visualizer.html import write_page
 from visualizer.packed import packed_log
@@ -73,10 +74,12 @@ def test_a_tour_is_saved_as_a_page_a_gif_and_one_printed_page(open_board, tmp_pa
     assert pdf.read_bytes().count(b"/Type /Page\n") == 1
 
 
-@pytest.mark.parametrize("name", ["cluster", "comparison"])
+@pytest.mark.parametrize("name", ["cluster", "comparison", "clusters"])
 def test_clusters_and_comparisons_are_told(new_page, tmp_path, name):
     cluster, one, two = clusters.one_dies(), gallery()["overload"].log, gallery()["thrash"].log
     told: Any = read(cluster) if name == "cluster" else ComparedRuns(one, two)
+    if name == "clusters":
+        told = ComparedClusters(clusters.three_replicas(), cluster)
     packed = packed_log(cluster, asks=False) if name == "cluster" else told.packed()
     path, page = tmp_path / "page.html", new_page()
     write_page(packed, path, theme="light", title="", telling=True)

@@ -74,12 +74,10 @@ def _told(files: list[str], *, text: bool) -> "tuple[PackedLog, Tour, str]":
         packed = packed_log(files[0] if text and named_scenario(files[0]) else logs[0], text=text)
         packed.options["run"] |= {"tour": tour.as_dict()["scenes"], "more": False}
         return packed, tour, f"Underglass: {names[0]}"
-    from visualizer.comparing.compared_runs import ComparedRuns, compare_logs
+    from visualizer.comparing.compared_runs import compare_logs
 
     try:
         compared = compare_logs(logs[0], logs[1], (names[0], names[1]))
     except TypeError as error:
         fail(str(error))
-    if not isinstance(compared, ComparedRuns):
-        fail("the logs of two clusters have no common tour: tell each of them")
     return compared.packed(), compared.tour, f"Underglass: {names[0]} and {names[1]}"

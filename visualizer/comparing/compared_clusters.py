@@ -8,17 +8,20 @@ Requests are paired by their numbers, so both runs must have the same workload.
 """
 
 import math
+from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import Moved, Routed
 from visualizer import read
+from visualizer.comparing.clusters_tour import tour_of_clusters
 from visualizer.comparing.compared import Compared
 from visualizer.logs import LogLike, read_any
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.messages import count
 from visualizer.reading.rows.decisions import DecisionRow
+from visualizer.reading.tour import Tour
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,13 +62,36 @@ class ComparedClusters(Compared):
     def totals(self) -> "pd.DataFrame":
         """A column of figures for each run: hit rate, TTFT, predictions, losses."""
         pd = import_pandas("ClusterComparison.totals")
-        return pd.DataFrame(
-            {name: _totals(log) for name, log in zip(self.names, self.logs, strict=True)}
-        )
+        return pd.DataFrame({name: _totals(self, run) for run, name in enumerate(self.names)})
+
+    @cached_property
+    def tour(self) -> Tour:
+        """What differs, told in scenes; see `visualizer/reading/tour`."""
+        return tour_of_clusters(self)
+
+    def routed(self, run: int) -> list[Routed]:
+        """Return the router's decisions of a run."""
+        return [event for event in self.logs[run] if isinstance(event, Routed)]
+
+    def rows(self, run: int) -> list[DecisionRow]:
+        """Return the decisions of a run, as rows."""
+        return read(self.logs[run]).decision_rows
+
+    def last_rows(self, run: int) -> dict[int, DecisionRow]:
+        """Return the decision for the replica that answers a request, by request."""
+        return {row.request: row for row in self.rows(run)}
+
+    def first_tokens(self, run: int) -> list[float]:
+        """Return the time to the first token of each request of a run that got one, in ms."""
+        found: dict[int, float] = {}
+        for row in self.rows(run):
+            if row.ttft_ms is not None:
+                found[row.request] = min(row.ttft_ms, found.get(row.request, math.inf))
+        return list(found.values())
 
     def page_options(self) -> dict[str, Any]:
-        """Return the names: the page computes the rest."""
-        return {"names": self.names}
+        """Return the names and the tour: the page computes the rest."""
+        return {"names": self.names, **self.tour.as_dict()}
 
     def __repr__(self) -> str:
         one, two = (
@@ -86,15 +112,11 @@ def _read(log: LogLike | ClusterLog, name: str) -> ClusterLog:
     return cluster
 
 
-def _totals(log: ClusterLog) -> dict[str, float]:
-    rows = read(log).decision_rows
+def _totals(of: ComparedClusters, run: int) -> dict[str, float]:
+    rows = of.rows(run)
     judged = [row for row in rows if row.cached_tokens is not None]
-    first_tokens: dict[int, float] = {}
-    for row in rows:
-        if row.ttft_ms is not None:
-            first_tokens[row.request] = min(row.ttft_ms, first_tokens.get(row.request, math.inf))
-    ttft = list(first_tokens.values()) or [math.nan]
-    right = [row.cached_tokens == hit for row, hit in _predictions(log)]
+    ttft = of.first_tokens(run) or [math.nan]
+    right = [row.cached_tokens == hit for row, hit in _predictions(of.logs[run])]
     return {
         "requests": len({row.request for row in rows}),
         "hit_rate": sum(row.cached_tokens or 0 for row in judged)

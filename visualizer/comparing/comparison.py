@@ -54,13 +54,14 @@ class ClusterComparison(ComparedClusters, PictureWidget):
     a = traitlets.Unicode().tag(sync=True)  # the packed log in base64
     b = traitlets.Unicode().tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    scenes = traitlets.List(traitlets.Dict()).tag(sync=True)  # of the tour
 
     def __init__(
         self, a: ClusterLogLike, b: ClusterLogLike, names: tuple[str, str] = ("A", "B")
     ) -> None:
         ComparedClusters.__init__(self, a, b, names)
         packed = [base64.b64encode(pack(log)).decode() for log in self.logs]
-        PictureWidget.__init__(self, a=packed[0], b=packed[1], names=self.names)
+        PictureWidget.__init__(self, a=packed[0], b=packed[1], **self.page_options())
 
 
 @overload

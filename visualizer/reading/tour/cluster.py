@@ -16,7 +16,7 @@ from visualizer.reading.why.find import request_names, unique_names
 
 _OF_A_REPLICA = (the_queue, the_preemption, the_wait)
 # What the router compared, in words that follow "because".
-_BECAUSE = {
+BECAUSE = {
     "longest_prefix": "it has the longest cached prefix",
     "prefix_on_its_way": "a request on its way there computes the same prefix",
     "lowest_cost": "a longer prefix elsewhere would cost more waiting",
@@ -43,7 +43,7 @@ def tour_of_cluster(log: ClusterLog) -> Tour:
     names = unique_names({event.request: event.label for event in routed})
     of = _Cluster(log, Facts(names, "us"), routed, decision_rows(log))
     told = [_share(of), _largest_hit(of), _passed_over(of), _wrong(of), *_losses(of), _handover(of)]
-    return Tour([one for one in told if one is not None] + _worst_replica(log))
+    return Tour([one for one in told if one is not None] + worst_replica(log))
 
 
 def _share(of: _Cluster) -> Scene | None:
@@ -89,7 +89,7 @@ def _routing(
     event = of.routed[index]
     facts, chosen = of.facts.at(decision=index), event.replica
     name, where = facts.name("routed request", event.request), facts.said("chosen", chosen)
-    because = facts.said("reason", event.reason, _BECAUSE[event.reason])
+    because = facts.said("reason", event.reason, BECAUSE[event.reason])
     said = [sentence("{} goes to replica {}, because {}.", name, where, because), *more]
     bars = []
     for replica in sorted(event.loads | event.hits):
@@ -285,7 +285,7 @@ def _handover(of: _Cluster) -> Scene | None:
     )
 
 
-def _worst_replica(log: ClusterLog) -> list[Scene]:
+def worst_replica(log: ClusterLog) -> list[Scene]:
     """Tell about the replica at which requests wait longest."""
     replicas = log.replicas
     waits = {name: sum(regimes_of(one).waited.values()) for name, one in replicas.items()}

@@ -67,7 +67,7 @@ export async function clusterComparisonInNotebook({ model: traits, el, signal }:
   const key = `clusters ${traits.model_id ?? Math.random()}`;
   if (moveInto(el, key)) return;
   const logs = ["a", "b"].map((name) => fromBase64(traits.get(name)));
-  const names = traits.get("names");
-  const page = await drawClusterComparison(el, logs, { names, signal: ending });
+  const [names, scenes] = [traits.get("names"), traits.get("scenes")];
+  const page = await drawClusterComparison(el, logs, { names, scenes, signal: ending });
   keep({ model: traits, el }, key, page, () => [page]);
 }

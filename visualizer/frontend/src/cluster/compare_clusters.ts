@@ -3,12 +3,15 @@
  * both runs. A button opens the board of either run. Requests are paired by their numbers.
  */
 
+import { bindKeys } from "../board/keys.ts";
 import { Shell, type ShellOptions } from "../board/shell.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, plural } from "../drawing/html.ts";
 import { LogReader } from "../host/log_reader.ts";
 import { duration } from "../model/duration.ts";
 import { table } from "../panels/tables.ts";
+import { openTour } from "../tour/open_tour.ts";
+import type { Scene } from "../tour/scenes.ts";
 import css from "./cluster.css";
 import { ClusterBoard } from "./cluster_board.ts";
 import { clusterFacts } from "./cluster_facts.ts";
@@ -84,12 +87,14 @@ const labelOf = (name: string, router: string) => (name === router ? name : `${n
 
 interface ComparisonOptions extends ShellOptions {
   names: [string, string];
+  scenes?: Scene[]; // of the tour
 }
 
 class ClusterComparison extends Shell {
   models: Model[];
   names: [string, string];
   pairs: Pair[];
+  scenes: Scene[] | undefined;
   host = h("div.run", { hidden: true });
   /** Each with its pair. */
   bars: { painter: CanvasPainter; pair: Pair }[] = [];
@@ -104,6 +109,7 @@ class ClusterComparison extends Shell {
     });
     this.models = models;
     this.names = options.names;
+    this.scenes = options.scenes;
     this.pairs = pairsOf(models[0], models[1]);
     this.both = h("div.both", ...this.#tables());
     const labels = models.map(({ router }, i) => labelOf(this.names[i], router));
@@ -114,10 +120,15 @@ class ClusterComparison extends Shell {
     });
     this.root.append(
       h("p.sentence", this.verdict),
-      h("div.foot.switch.flow.small.muted", ...this.buttons.map(({ button }) => button)),
+      h(
+        "div.foot.switch.flow.small.muted",
+        ...this.buttons.map(({ button }) => button),
+        h("button", { "data-act": "tell", click: () => this.tellMe() }, "tell me ", h("kbd", "G")),
+      ),
       this.both,
       this.host,
     );
+    bindKeys(this.root, { g: () => void this.tellMe() }, () => !!this.host.hidden);
     this.show("both");
     this.root.dataset.ready = "true";
   }
@@ -144,6 +155,20 @@ class ClusterComparison extends Shell {
     this.root.dataset.shows = what === "both" ? what : ["a", "b"][what];
     if (what === "both") this.render();
     else new ClusterBoard(this.host, { signal, theme: this.fixedTheme }).open(this.models[what]);
+  }
+
+  /** Tells how the runs differ, scene by scene. */
+  tellMe() {
+    const { models, names } = this;
+    const host = {
+      title: names.join(" and "),
+      runs: names,
+      theme: () => this.theme,
+      modelOf: ({ replica }: Scene, run: number) => models[run].replica(replica)?.model ?? null,
+      nameOf: (id: number) => models[0].request(id)?.name,
+      leave: () => {},
+    };
+    return openTour(this, host, this.scenes);
   }
 
   #tables() {

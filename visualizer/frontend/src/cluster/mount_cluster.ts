@@ -12,6 +12,7 @@ import { bytesOf, headOf } from "../host/log_bytes.ts";
 import { LogReader, type LogSource, SHORT } from "../host/log_reader.ts";
 import { endOfLog, mount, showError } from "../host/widget.ts";
 import { tellFrom } from "../tour/open_tour.ts";
+import type { Scene } from "../tour/scenes.ts";
 import { ClusterBoard, type ClusterBoardOptions, type ClusterOpening } from "./cluster_board.ts";
 import { isClusterLine } from "./cluster_lines.ts";
 import { ClusterModel } from "./cluster_model.ts";
@@ -25,7 +26,7 @@ interface ClusterOptions extends Partial<ClusterBoardOptions>, ClusterOpening {
   log: ArrayBufferView;
   from?: string; // where a server answers for ranges of an indexed log, in place of its bytes
   stream?: string; // where it sends the index that it is writing
-  compare?: { b: string | ArrayBufferView; names: [string, string] }; // another cluster log
+  compare?: { b: string | ArrayBufferView; names: [string, string]; scenes: Scene[] }; // another cluster log
   about?: About;
   telling?: boolean; // whether the page opens with the tour
   tour?: string; // where the page asks for the tour
@@ -50,8 +51,11 @@ export async function mountCluster(
 ) {
   const { theme, about } = options;
   if (compare) {
-    const { b, names } = compare;
-    return drawClusterComparison(host, [log, bytesOf(b)], { names, theme, signal });
+    const { b, names, scenes } = compare;
+    const logs = [log, bytesOf(b)];
+    const page = await drawClusterComparison(host, logs, { names, scenes, theme, signal });
+    if (telling) await page.tellMe();
+    return page;
   }
   if (!from && !stream && !(await isCluster(log)))
     return mount(host, { log, signal, theme, about });
