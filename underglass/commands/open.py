@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import visualizer  # `read` is imported when it is first used
 from underglass.commands.options import (
     Browser,
     Names,
@@ -23,7 +24,6 @@ from underglass.commands.options import (
 )
 from underglass.commands.read_log import named_scenario, read_named, reader_of_long
 from underglass.commands.serve_page import serve, serve_live
-from visualizer import read
 
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
@@ -205,16 +205,18 @@ def _write_exports(
         csv.mkdir(parents=True, exist_ok=True)
     if not isinstance(log, EventLog):
         if csv is not None:
-            typer.echo(write_csv(csv / "decisions.csv", DecisionRow, read(log).decision_rows))
+            typer.echo(
+                write_csv(csv / "decisions.csv", DecisionRow, visualizer.read(log).decision_rows)
+            )
         return
     if perfetto is not None:
         from visualizer.perfetto import to_perfetto
 
         typer.echo(to_perfetto(log, perfetto))
     if csv is not None:
-        typer.echo(write_csv(csv / "requests.csv", RequestRow, read(log).request_rows))
-        typer.echo(write_csv(csv / "steps.csv", StepRow, read(log).step_rows))
-        typer.echo(write_csv(csv / "tokens.csv", OutputTokenRow, read(log).token_rows))
+        typer.echo(write_csv(csv / "requests.csv", RequestRow, visualizer.read(log).request_rows))
+        typer.echo(write_csv(csv / "steps.csv", StepRow, visualizer.read(log).step_rows))
+        typer.echo(write_csv(csv / "tokens.csv", OutputTokenRow, visualizer.read(log).token_rows))
 
 
 def _follow(path: Path, *, theme: str | None, text: bool, port: int, browser: bool | None) -> None:
@@ -253,7 +255,7 @@ def _selected(log: "EventLog | ClusterLog", select: str) -> "Select":
         except WhyError as error:
             fail(f"--select must be auto, none or a request of the log: {error}")
     if not select.isdecimal() or int(select) not in {
-        row.request for row in read(log).decision_rows
+        row.request for row in visualizer.read(log).decision_rows
     }:
         fail(f"--select must be auto, none or the id of a request in the log, got {select}")
     return int(select)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import visualizer  # `read` is imported when it is first used
 from underglass.commands.options import KINDS, Text, Theme, check_theme, export_option, fail
 from underglass.commands.read_log import named_scenario, read_named
-from visualizer import read
 
 if TYPE_CHECKING:
     from visualizer.packed import PackedLog
@@ -70,7 +70,7 @@ def _told(files: list[str], *, text: bool) -> "tuple[PackedLog, Tour, str]":
     logs = [read_named(name, text=text, whole=True) for name in files]
     names = [Path(name).name.removesuffix(".gz").removesuffix(".jsonl") for name in files]
     if len(logs) == 1:
-        tour = read(logs[0]).tour
+        tour = visualizer.read(logs[0]).tour
         packed = packed_log(files[0] if text and named_scenario(files[0]) else logs[0], text=text)
         packed.options["run"] |= {"tour": tour.as_dict()["scenes"], "more": False}
         return packed, tour, f"Underglass: {names[0]}"

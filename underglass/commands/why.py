@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import visualizer  # `read` is imported when it is first used
 from underglass.commands.options import KINDS, fail, tell
 from underglass.commands.read_log import read_named
-from visualizer import read
 
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
@@ -110,16 +110,16 @@ def _answer(
     from visualizer.reading.why.find import request_named, request_names
 
     if request is None and not stuck:
-        return str(answer_of(log, "why", lambda: str(read(log).regimes)))
+        return str(answer_of(log, "why", lambda: str(visualizer.read(log).regimes)))
     if missed and request is not None:
-        return str(read(log).why_missed(request))
+        return str(visualizer.read(log).why_missed(request))
     if not isinstance(log, EventLog):
         raise WhyError(
             "a cluster log says what limited it, and with --missed why a request missed the cache; "
             "for other questions use the log of one replica"
         )
     if request is None:
-        return str(read(log).stuck(step))
+        return str(visualizer.read(log).stuck(step))
     if step is not None:
         return why(log, request_named(request_names(log), request), step)
-    return str(read(log).why_slow(request))
+    return str(visualizer.read(log).why_slow(request))

@@ -21,7 +21,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +28,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import inspect
 
+import underglass
 from engine.cluster.events import AnyClusterEvent
 from engine.core.log import Event, LogError, State
 from engine.core.log.log import apply
@@ -208,13 +208,6 @@ def index_bytes(events: Iterable[Any]) -> bytes:
     return file.getvalue()
 
 
-def _version() -> str:
-    try:
-        return version("underglass")
-    except PackageNotFoundError:  # a clone that was never installed
-        return "unknown"
-
-
 class IndexFile:
     """Reads an index. Raises LogError if it is damaged or of another version."""
 
@@ -253,7 +246,7 @@ class IndexFile:
 
         An answer belongs to the version of Underglass that computed it.
         """
-        key = f"{question}, {_version()}"
+        key = f"{question}, {underglass.__version__}"
         if key not in self.directory.answers:
             with without_gc():
                 self.directory.answers[key] = compute()

@@ -62,9 +62,10 @@ class IndexedLog(EventLog):
         """See `EventLog`."""
         return self[max(0, seq - self._first) :]
 
-    def of(self, *kinds: type[Kind]) -> list[Kind]:
-        """See `EventLog`. Only the columns of these kinds are unpacked."""
-        return list(each_of(self, *kinds))
+    def each(self, *kinds: type[Kind]) -> Iterator[Kind]:
+        """See `EventLog`. Only the columns of these kinds are unpacked, a chunk at a time."""
+        for number in range(len(self._ends)):
+            yield from self.index.events(number, set(kinds))
 
     def state(self, seq: int | None = None) -> State:
         """See `EventLog`. The fold begins at the last keyframe before."""
@@ -125,15 +126,6 @@ Indexed = IndexedLog | IndexedClusterLog
 def log_of(index: IndexFile) -> Indexed:
     """Return the log of an index."""
     return (IndexedClusterLog if index.directory.cluster else IndexedLog)(index)
-
-
-def each_of(log: EventLog, *kinds: type[Kind]) -> Iterator[Kind]:
-    """Yield the events of some kinds, in order; from an index, a chunk at a time."""
-    if not isinstance(log, IndexedLog):
-        yield from log.of(*kinds)
-        return
-    for number in range(len(log.index.ends)):
-        yield from log.index.events(number, set(kinds))
 
 
 def answer_of(log: EventLog | ClusterLog, question: str, compute: Callable[[], Any]) -> Any:

@@ -22,7 +22,6 @@ from engine.core.log.vocabulary import StepFinished
 from visualizer.reading.expert_loads import ExpertLoads
 from visualizer.reading.frames import frame
 from visualizer.reading.knowledge import LogKnowledge
-from visualizer.reading.regimes import ClusterRegimes, Regimes, regimes_of, regimes_of_cluster
 from visualizer.reading.rows import (
     OutputTokenRow,
     RequestRow,
@@ -40,7 +39,6 @@ from visualizer.reading.rows.unknown import (
     source_of,
     without_unknown,
 )
-from visualizer.reading.tour import Tour, tour_of, tour_of_cluster
 from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.why import answer
 from visualizer.reading.why.elsewhere import why_missed_in_cluster
@@ -51,6 +49,9 @@ from visualizer.reading.why.stuck import Stuck, stuck
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from visualizer.reading.regimes import ClusterRegimes, Regimes
+    from visualizer.reading.tour import Tour
 
 
 @overload
@@ -158,13 +159,17 @@ class Reading:
         return Waterfall(self.log)
 
     @property
-    def regimes(self) -> Regimes:
+    def regimes(self) -> "Regimes":
         """What limited the run, from when to when, and what that cost."""
+        from visualizer.reading.regimes import regimes_of
+
         return regimes_of(self.log)
 
     @property
-    def tour(self) -> Tour:
+    def tour(self) -> "Tour":
         """What happened, in five to nine scenes; a calm or very short run has fewer."""
+        from visualizer.reading.tour import tour_of
+
         return tour_of(self.log)
 
     def why(self, request: int | str, step: int | None = None) -> str:
@@ -204,13 +209,17 @@ class ClusterReading:
         return frame(DecisionRow, self.decision_rows)
 
     @property
-    def regimes(self) -> ClusterRegimes:
+    def regimes(self) -> "ClusterRegimes":
         """What limited each replica, and where requests waited longest."""
+        from visualizer.reading.regimes import regimes_of_cluster
+
         return regimes_of_cluster(self.log)
 
     @property
-    def tour(self) -> Tour:
+    def tour(self) -> "Tour":
         """What the router decided, and what happened at the replica where requests wait longest."""
+        from visualizer.reading.tour import tour_of_cluster
+
         return tour_of_cluster(self.log)
 
     @property

@@ -123,7 +123,11 @@ class EventLog(JsonLines):
 
     def of(self, *kinds: type[Kind]) -> list[Kind]:
         """Return the events of some kinds, in order."""
-        return [event for event in self._events if isinstance(event, kinds)]
+        return list(self.each(*kinds))
+
+    def each(self, *kinds: type[Kind]) -> Iterator[Kind]:
+        """Iterate over the events of some kinds, which saves the memory of a list."""
+        return (event for event in self._events if isinstance(event, kinds))
 
     def state(self, seq: int | None = None) -> State:
         """Return the folded state after event `seq`, or after the last one.

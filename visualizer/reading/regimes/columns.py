@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.log import vocabulary as v
 from engine.simulation.latencies import PausedTime
-from visualizer.indexed.indexed_log import each_of
 
 if TYPE_CHECKING:
     from engine.core.log.log import EventLog
@@ -107,9 +106,9 @@ class Columns:
         ] = []  # its preemption's, step, request, tokens
         self._times: list[tuple[int, int, bool]] = []
         self._paused = PausedTime()
-        is_timed = all("end" in event.t for event in each_of(log, v.StepFinished))
+        is_timed = all("end" in event.t for event in log.each(v.StepFinished))
         self.unit = "us" if is_timed else "steps"
-        for event in each_of(log, *_NOTES):
+        for event in log.each(*_NOTES):
             _NOTES[type(event)](self, event)
         self._set_times()
         self._set_losses()
