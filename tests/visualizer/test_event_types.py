@@ -17,6 +17,7 @@ from engine.cluster import events as cluster
 from engine.core.log import vocabulary
 from tests.visualizer.test_golden_fold import node
 from visualizer.html import MODULE
+from visualizer.indexed import facts
 from visualizer.indexed.index_file import checksum_of_types
 
 FOLDER = MODULE.parents[1] / "frontend" / "src"
@@ -86,7 +87,7 @@ def table(source: str, structs: list[type], schemas: dict[str, int]) -> str:
     lines = [
         HEADER % source,
         *(f"export const {name} = {value};" for name, value in schemas.items()),
-        "",
+        *[""] * bool(schemas),
         "export const VOCABULARY = {",
     ]
     for struct in structs:
@@ -110,6 +111,11 @@ def generated() -> dict[str, str]:
     structs = [*ROWS, *STATE, *EVENTS]
     return {
         "model/vocabulary.ts": table("engine/core/log/vocabulary.py", structs, schemas),
+        "model/facts.ts": table(
+            "visualizer/indexed/facts.py",
+            [facts.Segment, vocabulary.Blocked, *facts.AnyFact.__args__],
+            {},
+        ),
         "cluster/vocabulary.ts": table("engine/cluster/events.py", [*CLUSTER_EVENTS], ours),
     }
 

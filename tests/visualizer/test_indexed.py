@@ -34,6 +34,7 @@ def small_chunks(monkeypatch):
     """Cut even short logs into several chunks, with keyframes."""
     monkeypatch.setattr(index_file, "EVENTS", EVENTS)
     monkeypatch.setattr(index_file, "KEYFRAME_EVERY", 2)
+    monkeypatch.setattr(index_file, "SLICE_EVERY", 2)
 
 
 def indexed(log, folder: Path) -> EventLog:
@@ -124,19 +125,22 @@ def test_the_browser_reads_the_same_from_both_forms(soak, first_seed, tmp_path):
     assert len(told) >= 20
 
 
-def test_the_browser_draws_a_late_step_of_a_long_log_first_and_names_damage(tmp_path, monkeypatch):
-    monkeypatch.undo()  # chunks of their usual size
-    log = long_log()
-    for name in ("whole", "damaged"):
+def test_the_browser_names_damaged_events_and_does_without_damaged_facts(tmp_path):
+    log = next(log for log in map(random_log, range(50)) if len(log) > 8 * EVENTS)
+    whole = index_bytes(log)
+    for name in ("events", "facts", "slices", "whole"):
         log.save(tmp_path / f"{name}.jsonl")
-        (tmp_path / f"{name}.index").write_bytes(data := bytearray(index_bytes(log)))
-    chunks = IndexFile(tmp_path / "whole.index").directory.chunks
-    data[chunks[9].offset + 5] ^= 1
-    (tmp_path / "damaged.index").write_bytes(data)
-    damaged, whole = json.loads(node("indexed.js", tmp_path))
-    assert whole == {"events": len(log), "error": None}
-    assert damaged["events"] == 9 * 1024
-    assert_names(damaged["error"], "events 9216 to 10239", "checksum")
+        (tmp_path / f"{name}.index").write_bytes(whole)
+    directory = IndexFile(tmp_path / "whole.index").directory
+    parts = [directory.chunks[3], directory.facts[1], directory.slices[1]]
+    for name, part in zip(("events", "facts", "slices"), parts, strict=True):
+        damaged = bytearray(whole)
+        damaged[part.offset + 5] ^= 1
+        (tmp_path / f"{name}.index").write_bytes(damaged)
+    events, *others = json.loads(node("indexed.js", tmp_path))
+    assert others == [{"events": len(log), "error": None}] * 3
+    assert events["events"] == 3 * EVENTS
+    assert_names(events["error"], f"events {3 * EVENTS} to {4 * EVENTS - 1}", "checksum")
 
 
 def test_damage_is_named_and_never_shown(tmp_path):

@@ -2,6 +2,8 @@
 
     8 bytes   MAGIC
     chunks    see `chunk.py`; before some of them a keyframe: a chunk with that event alone
+    facts     chunks of what is known of steps and requests, see `facts.py`, and of states without
+              their tokens, from which a page folds on
     directory JSON, deflated
     footer    where the directory begins, its length and its checksum, and MAGIC again
 
@@ -30,15 +32,17 @@ from msgspec import inspect
 
 import underglass
 from engine.cluster.events import AnyClusterEvent
-from engine.core.log import Event, LogError, State
-from engine.core.log.log import apply
-from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted, StepStarted
+from engine.core.log import Event, LogError
+from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted
 from visualizer.indexed.chunk import checked, deflate, inflate, pack_events, unpack_events
+from visualizer.indexed.collector import Collector
+from visualizer.indexed.facts import AnyFact, Fact
 from visualizer.sources.collector import without_gc
 
 MAGIC = b"UGINDEX\x01"
 EVENTS = 1024  # in a chunk: a browser keeps a copy of the state about as often
 KEYFRAME_EVERY = 16  # chunks
+SLICE_EVERY = 4  # chunks: a page folds at most so many to show a step
 FOOTER = struct.Struct("<QII8s")
 
 _unfinished: set[Path] = set()  # files that are being written
@@ -74,6 +78,8 @@ class Directory(msgspec.Struct):
                 a file
     cluster     whether it is the log of a cluster
     first       the number of the first event
+    facts       of steps and requests, in the order in which they became final
+    slices      the states without their tokens
     answers     what was asked of the log before, by question; see `IndexFile.answer`
     """
 
@@ -83,6 +89,8 @@ class Directory(msgspec.Struct):
     first: int = 0
     chunks: list[Chunk] = []
     keyframes: list[SavedKeyframe] = []
+    facts: list[Part] = []
+    slices: list[SavedKeyframe] = []
     answers: dict[str, Any] = {}
 
 
@@ -94,7 +102,7 @@ def vocabulary_of(*, cluster: bool) -> Any:
 @cache
 def checksum_of_types() -> int:
     """Return a number that changes with the fields and the types of events, and so with the columns."""
-    types = inspect.multi_type_info([AnyEvent, AnyClusterEvent])
+    types = inspect.multi_type_info([AnyEvent, AnyClusterEvent, AnyFact])
     return zlib.crc32(repr(types).encode())
 
 
@@ -111,8 +119,11 @@ class IndexWriter:
         self._file, self._of, self._told = file, of, told
         file.write(MAGIC)
         self._events: list[Any] = []
-        self._state = State()
-        self._step = 0
+        self._collector = Collector()
+        self._facts: list[
+            tuple[bytes, int]
+        ] = []  # written at the end, so that they are read at once
+        self._slices: list[tuple[int, bytes, int]] = []
         self.directory: Directory | None = None
 
     def add(self, events: Iterable[Any]) -> None:
@@ -130,6 +141,12 @@ class IndexWriter:
             self._write_chunk()
         if self.directory is None:
             raise LogError("the log has no event yet")
+        if not self.directory.cluster:
+            self._add_facts(is_end=True)
+        self.directory.facts = [Part(*self._write(packed)) for packed in self._facts]
+        for chunk, data, plain in self._slices:
+            part = self._write((data, plain))
+            self.directory.slices.append(SavedKeyframe(*part, chunk))
         write_directory(self._file, self.directory)
 
     def _begin(self, event: Any) -> None:
@@ -145,17 +162,23 @@ class IndexWriter:
         events, self._events = self._events, []
         chunks, is_cluster = self.directory.chunks, self.directory.cluster
         if not is_cluster:
-            if chunks and not len(chunks) % KEYFRAME_EVERY:
-                part = self._write(pack_events([self._state.keyframe()], AnyEvent))
-                self.directory.keyframes.append(SavedKeyframe(*part, len(chunks)))
+            collector, number = self._collector, len(chunks)
+            if number and not number % KEYFRAME_EVERY:
+                part = self._write(pack_events([collector.state.keyframe()], AnyEvent))
+                self.directory.keyframes.append(SavedKeyframe(*part, number))
+                self._add_facts()
+            if number and not number % SLICE_EVERY:
+                self._slices.append((number, *pack_events([collector.slice()], AnyFact)))
             for event in events:
-                apply(self._state, event)
-                if isinstance(event, StepStarted):
-                    self._step = event.step
+                collector.apply(event)
         packed = pack_events(events, vocabulary_of(cluster=is_cluster))
-        chunks.append(Chunk(*self._write(packed), len(events), self._step))
+        chunks.append(Chunk(*self._write(packed), len(events), self._collector.step))
         if self._told is not None:
             self._told(*packed)
+
+    def _add_facts(self, *, is_end: bool = False) -> None:
+        if facts := self._collector.facts(is_end=is_end):
+            self._facts.append(pack_events(facts, AnyFact))
 
     def _write(self, packed: tuple[bytes, int]) -> tuple[int, int, int, int]:
         data, plain = packed
@@ -240,6 +263,14 @@ class IndexFile:
         end = self.directory.first + self.ends[number]
         data = self.part(chunk, f"events {end - chunk.events} to {end - 1}")
         return unpack_events(data, self.vocabulary, only)
+
+    def facts(self) -> Iterator[Fact]:
+        """Yield what is known of steps and requests.
+
+        Raises LogError if a part of it is damaged.
+        """
+        for part in self.directory.facts:
+            yield from unpack_events(self.part(part, "what is known of the steps"), AnyFact)
 
     def answer(self, question: str, compute: Callable[[], Any]) -> Any:
         """Return the stored answer to a question, as JSON values, or compute and store it.

@@ -3,7 +3,9 @@
  * `visualizer/indexed/index_file.py` writes it and describes it.
  */
 
-import { LogError } from "../model/index.ts";
+import type { Fact } from "../model/events.ts";
+import { LogError, Model } from "../model/index.ts";
+import { IndexedEvents, unpackFacts } from "../model/indexed_events.ts";
 import { INDEXED } from "../model/vocabulary.ts";
 import { asBytes } from "./log_bytes.ts";
 
@@ -29,7 +31,8 @@ interface Directory {
   cluster: boolean;
   first: number;
   chunks: [...Part, events: number, step: number][];
-  keyframes: [...Part, chunk: number][];
+  facts: Part[];
+  slices: [...Part, chunk: number][];
 }
 
 /** The bytes of a file that is in memory. */
@@ -98,52 +101,67 @@ export class IndexReader {
     return this.#directory.chunks.at(-1)?.[5] ?? 0;
   }
 
-  /** The chunk in which a step ends, or the last one. */
-  chunkOf(step: number) {
-    const { chunks } = this.#directory;
-    const after = chunks.findIndex((chunk) => chunk[5] > step);
-    return after < 0 ? chunks.length - 1 : after;
+  /**
+   * Reads what the index knows of the whole log. Yields the part that is read, and returns the model. Throws a
+   * `LogError` if a part is damaged.
+   */
+  async *model(): AsyncGenerator<number, Model> {
+    const { chunks, facts, slices } = this.#directory;
+    const known: Fact[] = [];
+    for await (const bytes of this.#parts(facts, () => "what is known of the steps")) {
+      known.push(...unpackFacts(bytes));
+      yield 0;
+    }
+    const events = new IndexedEvents();
+    for await (const bytes of this.chunks()) {
+      events.add(bytes, chunks[events.count][4]);
+      yield events.count / chunks.length;
+    }
+    const states: { at: number; bytes: Uint8Array }[] = [];
+    for await (const bytes of this.#parts(slices, () => "a state"))
+      states.push({ at: this.#eventsBefore(slices[states.length][4]), bytes });
+    const model = new Model();
+    model.restore(known, events, states);
+    return model;
   }
 
-  /** The last saved state before a chunk: its number, and a chunk with a keyframe; null: there is none. */
-  async stateBefore(chunk: number) {
-    const kept = this.#directory.keyframes.findLast((one) => one[4] <= chunk);
-    if (!kept) return null;
-    const [offset, length, crc, , number] = kept;
-    const bytes = checked(await this.#ranges.read(offset, offset + length), crc, "a saved state");
-    return { chunk: number, keyframe: await inflated(bytes) };
+  /** The unpacked chunks of events. Throws a `LogError` for a damaged one. */
+  chunks() {
+    return this.#parts(this.#directory.chunks, (number) => this.#nameOf(number));
   }
 
-  /** The unpacked chunks from one to just before another. Throws a `LogError` for a damaged one. */
-  async *chunks(from: number, to: number): AsyncGenerator<Uint8Array> {
-    const { chunks } = this.#directory;
-    for (let number = from; number < to; ) {
-      const begin = chunks[number][0];
+  /** Successive parts of the file, unpacked. */
+  async *#parts(
+    parts: Part[] | [...Part, ...unknown[]][],
+    nameOf: (number: number) => string,
+  ): AsyncGenerator<Uint8Array> {
+    for (let number = 0; number < parts.length; ) {
+      const begin = parts[number][0];
       let next = number + 1;
-      while (next < to && chunks[next][0] + chunks[next][1] - begin <= PIECE) next++;
-      const end = chunks[next - 1][0] + chunks[next - 1][1];
+      while (next < parts.length && parts[next][0] + parts[next][1] - begin <= PIECE) next++;
+      const end = parts[next - 1][0] + parts[next - 1][1];
       const bytes = await this.#ranges.read(begin, end);
-      const own = chunks.slice(number, next);
+      const own = parts.slice(number, next);
       const packed = own.map(([offset, length]) =>
         bytes.subarray(offset - begin, offset - begin + length),
       );
       const damaged = own.findIndex(([, , crc], index) => crc32(packed[index]) !== crc);
-      const plain = await inflated(...packed.slice(0, damaged < 0 ? own.length : damaged));
+      const whole = damaged < 0 ? own.length : damaged;
+      const plain = await inflated(...packed.slice(0, whole));
       let at = 0;
-      for (const [, , , length] of own.slice(0, damaged < 0 ? own.length : damaged))
-        yield plain.slice(at, (at += length)); // a copy begins where typed arrays can
-      if (damaged >= 0) throw wrong(this.#nameOf(number + damaged));
+      for (const [, , , length] of own.slice(0, whole)) yield plain.slice(at, (at += length)); // a copy begins where typed arrays can
+      if (damaged >= 0) throw wrong(nameOf(number + damaged));
       number = next;
     }
   }
 
-  eventsBefore(chunk: number) {
+  #eventsBefore(chunk: number) {
     return this.#directory.chunks.slice(0, chunk).reduce((sum, one) => sum + one[4], 0);
   }
 
   #nameOf(number: number) {
     const { chunks, first } = this.#directory;
-    const before = first + this.eventsBefore(number);
+    const before = first + this.#eventsBefore(number);
     return `events ${before} to ${before + chunks[number][4] - 1}`;
   }
 }

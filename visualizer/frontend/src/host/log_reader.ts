@@ -10,8 +10,6 @@ import { piecesOf } from "./log_bytes.ts";
 
 const SLICE = 8; // ms of work before the page gets its turn
 export const SHORT = 20_000; // events to read before drawing; most logs are shorter
-/** Chunks of an indexed log that are read after the opening step, before it is drawn. */
-const AFTER = 4;
 
 const OTHER_KIND = "a cluster has other pages than an engine: open it with `underglass open FILE`";
 
@@ -28,11 +26,8 @@ export class LogReader<Read extends Reads = Model> {
   model: Read;
   share = 0;
   done = false;
-  /** Whether the model has only the steps around the opening step; the whole log's takes its place once it is read. */
-  isAround = false;
   /** The last step of the log, if that is known before it is read, else 0. */
   lastStep = 0;
-  #opening: Opening = {};
   /** The error in the log; the events before it are in the model. */
   error: (Error & Partial<LogError>) | null = null;
   #listeners: Set<() => void> = new Set();
@@ -48,8 +43,8 @@ export class LogReader<Read extends Reads = Model> {
    * whenever more has been read.
    */
   async until(opening: Opening, onProgress: () => void) {
-    this.#opening = opening;
-    for (; !this.done && !this.#isEnough(opening); onProgress()) await this.#nextProgress();
+    for (; !this.done && !isEnough(this.model as unknown as Model, opening); onProgress())
+      await this.#nextProgress();
   }
 
   /** Calls `onProgress()` whenever more has been read; resolves after the last call. */
@@ -58,10 +53,6 @@ export class LogReader<Read extends Reads = Model> {
       await this.#nextProgress();
       onProgress();
     }
-  }
-
-  #isEnough(opening: Opening) {
-    return this.isAround || isEnough(this.model as unknown as Model, opening);
   }
 
   #nextProgress(): Promise<void> {
@@ -110,28 +101,23 @@ export class LogReader<Read extends Reads = Model> {
     this.model.end();
   }
 
-  /** Reads an indexed log: first the chunks around the opening step, if that is far from the beginning, then all. */
+  /** Reads an indexed log: what the index knows of it or, if a part is damaged, the events before the damage. */
   async *#chunks(ranges: Ranges) {
     const index = await IndexReader.open(ranges);
     if (index.isCluster === this.model instanceof Model) throw new LogError(OTHER_KIND);
     this.lastStep = index.lastStep;
-    const whole = this.model as unknown as Model;
-    const around = await modelAround(index, this.#opening.step);
-    if (around) {
-      this.model = around as unknown as Read;
-      this.isAround = true;
-      this.#notify();
-      await turn();
+    try {
+      if (!index.isCluster) {
+        this.model = (yield* index.model()) as unknown as Read;
+        return;
+      }
+    } catch (error) {
+      if (!(error instanceof LogError)) throw error;
     }
     let read = 0;
-    try {
-      for await (const bytes of index.chunks(0, index.count)) {
-        whole.readChunk(bytes);
-        yield ++read / index.count;
-      }
-    } finally {
-      this.model = whole as unknown as Read;
-      this.isAround = false;
+    for await (const bytes of index.chunks()) {
+      (this.model as unknown as Model).readChunk(bytes);
+      yield ++read / index.count;
     }
   }
 
@@ -148,26 +134,6 @@ function isEnough(model: Model, { step, selected, range, window }: Opening) {
   if (step == null) return model.events.length > SEARCHED;
   const last = Math.max(step, ...(range ?? []), ...(window ?? []));
   return model.lastStep > last && (selected == null || !!model.request(selected));
-}
-
-/**
- * The model of the chunks around a step, from the last saved state before it on. None if the step is near the beginning
- * or a part is damaged, which reading the whole log reports.
- */
-async function modelAround(index: IndexReader, step?: number) {
-  const chunk = step == null ? 0 : index.chunkOf(step);
-  if (index.eventsBefore(chunk) < SHORT) return null;
-  const model = new Model();
-  try {
-    const saved = await index.stateBefore(chunk);
-    if (!saved) return null;
-    model.readChunk(saved.keyframe);
-    const end = Math.min(index.count, chunk + AFTER);
-    for await (const bytes of index.chunks(saved.chunk, end)) model.readChunk(bytes);
-    return model.lastStep >= Number(step) ? model : null;
-  } catch {
-    return null;
-  }
 }
 
 /** Yields to other tasks of the page; a timer would take 4 ms or, in a hidden tab, 1 s. */

@@ -178,7 +178,7 @@ export async function load(board: Board, log: LogSource, opening: Opening) {
     return;
   }
   board.open(model, opening);
-  await showRest(board, reader, opening, isCurrent, count);
+  await showRest(board, reader, isCurrent, count);
   if (isCurrent() && opening.step == null && opening.selected === undefined) openAtBest(board);
 }
 
@@ -193,7 +193,6 @@ function openAtBest({ model, view }: Board) {
 async function showRest(
   board: Board,
   reading: LogReader,
-  opening: Opening,
   isCurrent: () => boolean,
   count: () => void,
 ) {
@@ -207,14 +206,8 @@ async function showRest(
     const percent = Math.round(reading.share * 100);
     // Only when it changes, because the page is then laid out.
     if (percent !== told)
-      note.textContent = reading.isAround
-        ? `${percent} % of the log is read; meanwhile only steps ${model.stepsBefore + 1} to ${model.lastStep} are shown`
-        : `${percent} % of the log is read, up to step ${model.lastStep}`;
+      note.textContent = `${percent} % of the log is read, up to step ${model.lastStep}`;
     told = percent;
-    if (reading.model !== model) {
-      board.open(reading.model, board.store.touched ? board.state() : opening);
-      return count();
-    }
     // Each time four times as much, because a layout of a longer log costs more.
     if (reading.done || model.events.length >= 4 * drawn) {
       drawn = model.events.length;

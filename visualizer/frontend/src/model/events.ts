@@ -4,6 +4,7 @@
  * and checks values against the same table.
  */
 
+import type { VOCABULARY as FACTS } from "./facts.ts";
 import type { VOCABULARY } from "./vocabulary.ts";
 
 /** The types without parts. */
@@ -69,3 +70,6 @@ export type EventIn<Table> = Extract<EventsOf<Table>[keyof Table & string], { ty
 
 export type Events = EventsOf<typeof VOCABULARY>;
 export type LogEvent = EventIn<typeof VOCABULARY>;
+/** What an index knows of steps and requests. */
+export type Facts = EventsOf<typeof FACTS>;
+export type Fact = EventIn<typeof FACTS>;

@@ -13,7 +13,7 @@
  */
 
 import { CowList } from "./cow_list.ts";
-import type { Events, LogEvent } from "./events.ts";
+import type { Events, Facts, LogEvent } from "./events.ts";
 import { added, type Loads, unpacked } from "./expert_loads.ts";
 import { type Lane, laneOf, leaveLane, takeLane } from "./lanes.ts";
 import { LogError } from "./log.ts";
@@ -22,7 +22,12 @@ import { LogError } from "./log.ts";
  * hashes: of the prompt's full blocks, in a
  *   foreign log without token ids
  */
-export type Content = { tokens: number[]; texts: string[]; hashes?: string[] };
+export type Content = {
+  tokens: number[];
+  texts: string[];
+  hashes?: string[];
+  logprobs?: number[]; // of the outputs, see `RequestSpan`
+};
 
 /** of the engine */
 type Settings = {
@@ -800,6 +805,21 @@ export class State {
   }
 
   events_missing() {} // a gap changes nothing that is known
+
+  /** Becomes a state of an index; `contentOf` has the tokens of requests, which the index stores once. */
+  restore(slice: Facts["slice"], contentOf: (request: number) => Content) {
+    const { state, lengths, origins, begins, contents, used } = slice;
+    this.keyframe({ type: "keyframe", seq: state.seq, state });
+    this.reach = slice.reach;
+    for (const [i, { id }] of state.requests.entries())
+      Object.assign(this.request(id), { content: contentOf(id), length: lengths[i] });
+    let next = 0;
+    for (const [i, { id }] of state.nodes.entries()) {
+      const [tokens, texts] = origins[i] < 0 ? contents[next++] : [];
+      const content = tokens ? { tokens, texts } : contentOf(origins[i]);
+      if (id !== ROOT) Object.assign(this.node(id), { content, from: begins[i], used: used[i] });
+    }
+  }
 
   keyframe({ seq, state }: Events["keyframe"]) {
     Object.assign(this, new State());

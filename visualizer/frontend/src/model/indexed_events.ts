@@ -6,6 +6,8 @@
  */
 
 import { firstWhere } from "./columns.ts";
+import type { Fact } from "./events.ts";
+import { VOCABULARY as FACTS } from "./facts.ts";
 import { LogError } from "./log.ts";
 import { VOCABULARY } from "./vocabulary.ts";
 
@@ -47,7 +49,7 @@ class ColumnSource {
   #begin: number;
   #column = 0;
   #value = 0;
-  #strings: string[];
+  strings: string[];
   #values: any[];
 
   /** @param bytes unpacked, from a multiple of 8 of their buffer on */
@@ -59,7 +61,7 @@ class ColumnSource {
     this.header = json(4, this.#begin);
     const end = bytes.length - this.header.values;
     this.#values = json(end, bytes.length);
-    this.#strings = json(end - this.header.strings, end);
+    this.strings = json(end - this.header.strings, end);
   }
 
   numbers(): Values {
@@ -75,7 +77,7 @@ class ColumnSource {
   texts(): string[] {
     const numbers = this.numbers();
     const texts = new Array(numbers.length);
-    for (let i = 0; i < texts.length; i++) texts[i] = this.#strings[numbers[i]];
+    for (let i = 0; i < texts.length; i++) texts[i] = this.strings[numbers[i]];
     return texts;
   }
 
@@ -110,6 +112,32 @@ const listsOf =
     for (let i = 0; i < lists.length; i++) lists[i] = items.slice(at, (at += lengths[i]));
     return lists;
   };
+
+/** A list that stays packed until it is asked for: most requests of a long log are never looked at. */
+export interface PackedList {
+  items: Values;
+  from: number;
+  length: number;
+  strings: string[]; // of which the items are numbers, in a list of texts
+}
+
+const packedLists: Get = (_count, source) => {
+  const lengths = source.numbers();
+  const lists = new Array(lengths.length);
+  let total = 0;
+  for (let i = 0; i < lists.length; total += lengths[i++]) lists[i] = total;
+  const items = total ? source.numbers() : [];
+  const { strings } = source;
+  for (let i = 0; i < lists.length; i++)
+    lists[i] = { items, from: lists[i], length: lengths[i], strings };
+  return lists;
+};
+
+export const numbersIn = ({ items, from, length }: PackedList): number[] =>
+  Array.from({ length }, (_, i) => items[from + i]);
+
+export const textsIn = ({ strings, ...list }: PackedList): string[] =>
+  numbersIn({ strings, ...list }).map((number) => strings[number]);
 
 const optional =
   (item: Get): Get =>
@@ -168,12 +196,12 @@ function isEmpty(value: any) {
 }
 
 /** How the events of a vocabulary are stored, in the notation that `checkerOf` explains. */
-function shapesOf(vocabulary: Record<string, string>): Get[] {
+function shapesOf(vocabulary: Record<string, string>, packed: string[] = []): Get[] {
   const partsOf = (text: string) =>
     [...text.matchAll(/(\w+)(\??):(\S+)/g)].map(([, name, sign, code]) => ({
       name,
       isOptional: !!sign,
-      item: shapeOf(code),
+      item: packed.includes(name) ? packedLists : shapeOf(code),
     }));
   const shapeOf = (code: string): Get => {
     const rest = code.slice(1);
@@ -207,7 +235,6 @@ function shapesOf(vocabulary: Record<string, string>): Get[] {
 }
 
 const SHAPES = shapesOf(VOCABULARY);
-
 /** Events of several kinds. The kinds are in the order of their columns. */
 const eventsIn =
   (shapes: Get[]): Get =>
@@ -223,13 +250,20 @@ const eventsIn =
   };
 
 /** A function that returns the events of an unpacked chunk of a vocabulary. */
-export function unpackerOf(vocabulary: Record<string, string>) {
-  const all = eventsIn(shapesOf(vocabulary));
+export function unpackerOf(vocabulary: Record<string, string>, packed: string[] = []) {
+  const all = eventsIn(shapesOf(vocabulary, packed));
   return (bytes: Uint8Array) => all(0, new ColumnSource(bytes)) as any[];
 }
 
 /** The events of an unpacked chunk of an engine's log. */
 const unpackEvents = unpackerOf(VOCABULARY);
+
+/** What an unpacked part of an index says of steps and requests. */
+export const unpackFacts: (bytes: Uint8Array) => Fact[] = unpackerOf(FACTS, [
+  "tokens",
+  "texts",
+  "logprobs",
+]);
 
 /** The chunks of a log in place of its lines; see `LogLines`. */
 export class IndexedEvents {
@@ -245,9 +279,19 @@ export class IndexedEvents {
     } catch {
       throw new LogError("it cannot be unpacked", { seq: this.length });
     }
-    this.#chunks.push({ bytes, first: this.length, unpack });
-    this.length += events.length;
+    this.add(bytes, events.length, unpack);
     return events;
+  }
+
+  /** Adds the next chunk, which has so many events. */
+  add(bytes: Uint8Array, count: number, unpack: Unpack = unpackEvents) {
+    this.#chunks.push({ bytes, first: this.length, unpack });
+    this.length += count;
+  }
+
+  /** The number of chunks. */
+  get count() {
+    return this.#chunks.length;
   }
 
   at(index: number) {

@@ -13,6 +13,7 @@
  */
 
 import { roomFor } from "./columns.ts";
+import type { Facts } from "./events.ts";
 
 /** Tokens of a prefill or catch-up row. */
 export type Chunk = { request: number; count: number };
@@ -101,6 +102,25 @@ export class Measures {
       column.values[index] = values[column.name];
     }
     if (chunks.length) this.#chunks.set(step, chunks);
+  }
+
+  /** Takes the measures of some steps from an index. */
+  restore({ step, counts, times, chunks, computed }: Facts["steps"]) {
+    const from = step[0] - this.firstStep;
+    this.length = from + step.length;
+    const columns: (number | null)[][] = [...counts, ...times];
+    for (const [number, column] of this.#columns.entries()) {
+      column.values = roomFor(column.values, this.length);
+      for (let i = 0; i < step.length; i++) column.values[from + i] = columns[number][i] ?? NaN;
+    }
+    for (let i = 0; i < step.length; i++) {
+      if (chunks[i].length)
+        this.#chunks.set(
+          step[i],
+          chunks[i].map(([request, count]) => ({ request, count })),
+        );
+      if (computed[i].length) this.#computed.set(step[i], computed[i]);
+    }
   }
 
   /** Publishes the arrays with one value per step. */

@@ -11,11 +11,12 @@
  */
 
 import { firstWhere } from "./columns.ts";
-import type { Events, LogEvent } from "./events.ts";
+import type { Events, Fact, Facts, LogEvent } from "./events.ts";
+import { unpacked } from "./expert_loads.ts";
 import { type LogSource, State } from "./fold.ts";
 import { Frame } from "./frame.ts";
 import { StepHappenings } from "./happenings.ts";
-import { IndexedEvents, type Unpack } from "./indexed_events.ts";
+import { IndexedEvents, type Unpack, unpackFacts } from "./indexed_events.ts";
 import { LogLines } from "./lines.ts";
 import { LogError } from "./log.ts";
 import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
@@ -48,12 +49,13 @@ export class Model {
   #times: TimeRecords;
   /** The waterfall of the events so far. */
   #waterfall: Waterfall | null = null;
-  /** Copies of the state at the end of a step. */
-  #copies: { step: number; state: State }[] = [];
+  /** Copies of the state, and packed states of an index. */
+  #copies: State[] = [];
+  #slices: { seq: number; bytes: Uint8Array }[] = [];
   /** The first event after which another copy is due. */
   #nextCopy = KEYFRAME_EVERY;
-  /** The state of the last request, because the next one is often one step later. */
-  #cursor: { step: number; state: State } = { step: -Infinity, state: new State() };
+  /** The state that was asked for last, because the next one is often one step later. */
+  #cursor: State | null = null;
   #frames: Map<number, Frame> = new Map();
   /** The sums of the open step so far. */
   #sums = { ...NOTHING };
@@ -106,6 +108,54 @@ export class Model {
     this.#nextCopy = this.#live.seq; // a step that is looked at is then rarely in two chunks
     const events = this.#indexed.push(bytes, unpack);
     this.#pass(() => events.forEach((event) => this.#take(event)));
+  }
+
+  /**
+   * Takes what an index knows of the whole log, in place of a pass over its events.
+   *
+   * @param chunks the events, unpacked when they are looked at
+   * @param slices states, each before the events of a chunk
+   */
+  restore(facts: Fact[], chunks: IndexedEvents, slices: { at: number; bytes: Uint8Array }[]) {
+    this.#indexed = chunks;
+    const requests: Facts["request"][] = [];
+    for (const fact of facts) {
+      if (fact.type === "steps") this.#restoreSteps(fact);
+      else if (fact.type === "finished") this.#times.restore(fact);
+      else if (fact.type === "request") requests.push(fact);
+      else if (fact.type === "run") this.#restoreRun(fact);
+    }
+    requests.sort((one, other) => one.index - other.index);
+    for (const request of requests) this.#requestSpans.restore(request);
+    this.#slices = slices.map(({ at, bytes }) => ({ seq: this.firstSeq + at - 1, bytes }));
+    this.measures.publish();
+  }
+
+  #restoreSteps(fact: Facts["steps"]) {
+    for (const [i, step] of fact.step.entries()) {
+      const [from, to, scheduled] = [fact.first[i], fact.last[i], fact.scheduled[i]];
+      this.steps.push({ step, from, to, status: fact.status[i] as Status, scheduled });
+      if (fact.missing[i].length)
+        this.gaps.set(step, fact.missing[i] as Events["events_missing"][]);
+    }
+    this.measures.firstStep = this.firstStep;
+    this.measures.restore(fact);
+    this.#heads.restore(fact);
+  }
+
+  #restoreRun({ settings, classes, source, model, tokenizer, causes, ...run }: Facts["run"]) {
+    const live = this.#live;
+    Object.assign(live, { settings, expertLoads: unpacked(run.expert_loads) });
+    Object.assign(this, {
+      classes,
+      source,
+      firstSeq: run.first_seq,
+      stepsBefore: run.steps_before,
+    });
+    if (model && tokenizer) this.info = { model, tokenizer };
+    this.#heads.causes = new Set(causes);
+    this.#times.hasTimes = run.has_times;
+    this.#times.paused.intervals = run.pauses.map(([begin, end]) => ({ begin, end }));
   }
 
   /** Ends the log: a last line without a line break counts if it is complete. */
@@ -224,13 +274,35 @@ export class Model {
 
   /** The state at the end of a step, a copy of its own. */
   stateAt(step: number): State {
-    const kept = this.#copies[lastAtMost(this.#copies, step, (copy) => copy.step)];
-    const near = this.#cursor.step <= step && this.#cursor.step >= (kept?.step ?? this.firstStep);
-    const state = near ? this.#cursor.state : (kept?.state.copy() ?? this.#start());
     const { to } = this.stepInfo(step);
-    for (const event of this.eventsIn(state.seq + 1, to)) state.apply(event);
-    this.#cursor = { step, state };
+    const state = this.#nearest(to);
+    for (const event of this.eventsIn(state.seq + 1, to)) {
+      state.apply(event);
+      if (this.#slices.length && !((state.seq + 1 - this.firstSeq) % KEYFRAME_EVERY))
+        this.#keep(state.copy());
+    }
+    this.#cursor = state;
     return state.copy();
+  }
+
+  /** A state of its own from which to fold on to an event: the last one known before. */
+  #nearest(to: number) {
+    const copy = this.#copies[lastAtMost(this.#copies, to, ({ seq }) => seq)];
+    const slice = this.#slices[lastAtMost(this.#slices, to, ({ seq }) => seq)];
+    const least = Math.max(copy?.seq ?? -1, slice?.seq ?? -1);
+    const cursor = this.#cursor;
+    if (cursor && cursor.seq <= to && cursor.seq >= least) return cursor;
+    if (!slice || slice.seq <= (copy?.seq ?? -1)) return copy?.copy() ?? this.#start();
+    const state = new State();
+    const [fact] = unpackFacts(slice.bytes) as Facts["slice"][];
+    state.restore(fact, (id) => this.requestSpan(id).content);
+    this.#keep(state.copy());
+    return state;
+  }
+
+  #keep(state: State) {
+    const at = lastAtMost(this.#copies, state.seq, ({ seq }) => seq);
+    if (this.#copies[at]?.seq !== state.seq) this.#copies.splice(at + 1, 0, state);
   }
 
   /** The state just before an event, a copy of its own. */
@@ -362,7 +434,7 @@ export class Model {
     if (last && step !== next) throw new LogError(`step ${step} follows step ${last.step}`);
     this.#record();
     if (last && this.#live.seq >= this.#nextCopy) {
-      this.#copies.push({ step: last.step, state: this.#live.copy() });
+      this.#copies.push(this.#live.copy());
       this.#nextCopy = this.#live.seq + KEYFRAME_EVERY;
     }
     this.#addStep(step, "pending");

@@ -1,7 +1,8 @@
 /** What happened to each request from its arrival to its end: the timeline draws it, the sentences describe it. */
 
-import type { Events, LogEvent } from "./events.ts";
+import type { Events, Facts, LogEvent } from "./events.ts";
 import type { Content, RequestState, State } from "./fold.ts";
+import { numbersIn, type PackedList, textsIn } from "./indexed_events.ts";
 import { laneOf } from "./lanes.ts";
 import { LogError } from "./log.ts";
 
@@ -29,7 +30,65 @@ export interface Mask {
   mass: number | null; // the model's probability of all allowed tokens together, if the log has it
 }
 
-export interface RequestSpan {
+/** The tokens of a request, which the states of the fold share with it. */
+class Tokens {
+  content: Content;
+
+  constructor(content: Content) {
+    this.content = content;
+  }
+
+  get tokens() {
+    return this.content.tokens;
+  }
+
+  get texts() {
+    return this.content.texts;
+  }
+
+  /** Of the prompt's full blocks, in a foreign log without token ids. */
+  get hashes() {
+    return this.content.hashes;
+  }
+
+  /** By output token, as far as the log has them. */
+  get logprobs() {
+    return (this.content.logprobs ??= []);
+  }
+}
+
+/** Those of an index, unpacked when they are looked at. */
+class PackedContent implements Content {
+  #fact: Facts["request"];
+  #known: Partial<Content> = {};
+
+  constructor(fact: Facts["request"]) {
+    this.#fact = fact;
+  }
+
+  get tokens() {
+    return (this.#known.tokens ??= numbersIn(this.#fact.tokens as unknown as PackedList));
+  }
+
+  get texts() {
+    return (this.#known.texts ??= textsIn(this.#fact.texts as unknown as PackedList));
+  }
+
+  get hashes() {
+    return this.#fact.hashes.length ? this.#fact.hashes : undefined;
+  }
+
+  get logprobs() {
+    const known = this.#known.logprobs;
+    if (known) return known;
+    const logprobs: number[] = [];
+    const values = numbersIn(this.#fact.logprobs as unknown as PackedList);
+    for (const [at, value] of values.entries()) if (value <= 0) logprobs[at] = value;
+    return (this.#known.logprobs = logprobs);
+  }
+}
+
+export interface RequestSpan extends Tokens {
   id: number;
   short: string; // "r8"
   name: string; // its label, numbered if another has it, or the short
@@ -44,9 +103,6 @@ export interface RequestSpan {
   maxTokens: number;
   priority: number;
   sampling: Record<string, any>;
-  tokens: number[];
-  texts: string[];
-  hashes?: string[]; // of the prompt's full blocks, in a foreign log without token ids
   arrived: number | null;
   arrivedAt: number | null;
   examined: number; // the first step whose scheduling could see it
@@ -63,13 +119,27 @@ export interface RequestSpan {
   forked: { step: number; parent: number } | null;
   finished: { step: number; reason: string; message: string; seq: number } | null;
   tokenSteps: number[];
-  logprobs: number[]; // by output token, as far as the log has them
   drafted: number[]; // positions of output tokens that were accepted drafts
   forced: number[]; // positions of output tokens that a tool or the grammar wrote
   masks: Mask[]; // by output token: what the request's grammar left to choose from
   segments: Segment[];
   before: Segment[]; // those of its parent before the fork, or what a keyframe says of earlier steps
 }
+
+/** what is known of a request when it appears */
+type Seen = Pick<
+  RequestState,
+  | "id"
+  | "root"
+  | "sample"
+  | "priority"
+  | "sampling"
+  | "label"
+  | "num_seqs"
+  | "prompt_length"
+  | "max_tokens"
+  | "content"
+>;
 
 /** The kinds of segments that are rows of steps. */
 const ROWS = new Set(["prefill", "catchup", "decode"]);
@@ -194,15 +264,66 @@ export class RequestSpans {
     }
   }
 
+  /** Adds a request from an index, in the order of appearance. */
+  restore(fact: Facts["request"]) {
+    const { lane, admitted, shortfall, forked, finished } = fact;
+    const content = new PackedContent(fact);
+    const span = this.#add({ ...fact, num_seqs: fact.n, content });
+    let step = 0;
+    Object.assign(span, {
+      lane: lane === null ? null : this.firstLane + lane,
+      lanedAt: fact.laned_at ?? Infinity,
+      arrived: fact.arrived,
+      arrivedAt: fact.arrived_at,
+      examined: fact.examined,
+      beginsAt: fact.begins_at,
+      endsAt: fact.ends_at,
+      firstToken: fact.first_token,
+      admitted: admitted && {
+        step: admitted[0],
+        found: admitted[1],
+        prefix: { adopted: admitted[2], source: admitted[3] },
+      },
+      shortfall: shortfall && { step: shortfall[0], missing: shortfall[1] },
+      computed: fact.computed,
+      admissions: fact.admissions.map(([step, found, resumed, seq]) => ({
+        step,
+        found,
+        resumed,
+        seq,
+      })),
+      preemptions: fact.preemptions.map(([step, computed, resume]) => ({
+        step,
+        computed,
+        resume,
+      })),
+      forked: forked && { step: forked[0], parent: forked[1] },
+      finished: finished && {
+        step: finished[0],
+        reason: finished[1],
+        message: finished[2],
+        seq: finished[3],
+      },
+      tokenSteps: fact.token_steps.map((by) => (step += by)),
+      drafted: fact.drafted,
+      forced: fact.forced,
+      segments: fact.segments.map(segmentOf),
+      before: fact.before.map(segmentOf),
+    });
+    for (const [at, mask] of fact.masks.entries())
+      if (mask) span.masks[at] = { allowed: mask[0], wanted: mask[1], mass: mask[2] };
+    this.laneCount = Math.max(this.laneCount, Number(lane ?? -1) + 1);
+  }
+
   #of(id: number) {
     const span = this.byId.get(id);
     if (!span) throw new LogError(`there is no request ${id}`);
     return span;
   }
 
-  #add(request: RequestState): RequestSpan {
+  #add(request: Seen): RequestSpan {
     const { id, root, sample, priority, sampling, label } = request;
-    const span: RequestSpan = {
+    const span = Object.assign(new Tokens(request.content), {
       id,
       short: `r${id}`,
       name: this.#name(label, `r${id}`),
@@ -217,9 +338,6 @@ export class RequestSpans {
       maxTokens: request.max_tokens,
       priority,
       sampling,
-      tokens: request.content.tokens,
-      texts: request.content.texts,
-      hashes: request.content.hashes,
       arrived: null,
       arrivedAt: null,
       examined: 0,
@@ -234,13 +352,12 @@ export class RequestSpans {
       forked: null,
       finished: null,
       tokenSteps: [],
-      logprobs: [],
       drafted: [],
       forced: [],
       masks: [],
       segments: [],
       before: [],
-    };
+    }) as RequestSpan;
     this.list.push(span);
     this.byId.set(id, span);
     return span;
@@ -399,11 +516,24 @@ function addRow(
  * @param content shared by the request's states and the nodes of the tree
  */
 function trim(span: RequestSpan, content: Content) {
-  content.tokens = span.tokens = content.tokens.slice();
-  content.texts = span.texts = content.texts.slice();
+  content.tokens = content.tokens.slice();
+  content.texts = content.texts.slice();
+  content.logprobs = content.logprobs?.slice();
   span.tokenSteps = span.tokenSteps.slice();
-  span.logprobs = span.logprobs.slice();
   span.segments = span.segments.slice();
+}
+
+/** A segment of an index, with what its kind has. */
+function segmentOf(row: Facts["Segment"]): Segment {
+  const [kind, from, to, drafts, accepted, recomputed, start, count, found, reachesOutput] = row;
+  const [by, resume, reason, wasted] = row.slice(10) as [any, any, string, any];
+  if (kind === "waiting") return { kind, from, to };
+  if (kind === "preempted") return { kind, from, to, by, resume };
+  if (kind === "stalled") return { kind, from, to, reason };
+  const segment = { kind, from, to, drafts, accepted, recomputed } as Segment;
+  if (kind !== "decode") Object.assign(segment, { start, count, found, reachesOutput });
+  if (wasted) segment.wasted = wasted;
+  return segment;
 }
 
 /** The wait or preemption that has not ended. */

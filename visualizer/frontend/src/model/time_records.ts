@@ -3,7 +3,7 @@
  * finished steps. `visualizer/reading/waterfall/records.py` collects the same.
  */
 
-import type { Events, LogEvent } from "./events.ts";
+import type { Events, Facts, LogEvent } from "./events.ts";
 import type { State } from "./fold.ts";
 import { PausedTime } from "./paused_time.ts";
 import type { RequestSpan, RequestSpans } from "./request_spans.ts";
@@ -76,6 +76,24 @@ export class TimeRecords {
       });
     if (event.type === "keyframe")
       for (const [number, rows] of state.plans) this.#plan(unfinished(number), rows, state);
+  }
+
+  /** Takes some finished steps from an index. */
+  restore({ number, decodes, prefills, blocked, skipped, failed, ...fact }: Facts["finished"]) {
+    for (let i = 0; i < number.length; i++)
+      this.steps.push({
+        number: number[i],
+        begin: fact.begin[i] ?? NaN,
+        launched: fact.launched[i] ?? NaN,
+        ready: fact.ready[i] ?? NaN,
+        end: fact.end[i] ?? NaN,
+        decodes: decodes[i],
+        prefills: prefills[i],
+        blocked: blocked[i],
+        skipped: skipped[i].length ? new Map(skipped[i]) : null,
+        failed: failed[i],
+        isAfterGap: fact.is_after_gap[i],
+      });
   }
 
   /**

@@ -4,7 +4,7 @@
  * admits none, and neither does a static batch that has not finished.
  */
 
-import type { Events } from "./events.ts";
+import type { Events, Facts } from "./events.ts";
 import type { State } from "./fold.ts";
 import { lacks } from "./knowledge.ts";
 import { reasonWords } from "./messages.ts";
@@ -35,6 +35,15 @@ export class Heads {
     const waiting = skipped.filter(([id]) => state.request(id).place !== null);
     if (waiting.length) this.causes.add("policy");
     if (waiting.length) this.#deferred.set(step, new Map(waiting));
+  }
+
+  /** Takes some steps from an index. */
+  restore({ step, blocked, deferred }: Facts["steps"]) {
+    for (const [i, number] of step.entries()) {
+      const head = blocked[i];
+      if (head) this.#blocked.set(number, head);
+      if (deferred[i].length) this.#deferred.set(number, new Map(deferred[i]));
+    }
   }
 
   /** Why the head of the queue was not admitted in a step, and how many waiting requests the policy deferred. */

@@ -1,0 +1,163 @@
+"""What is known of each step and each request once a log is folded: an index has it as columns.
+
+A page that opens an index draws from these facts and folds only around the step that it shows. The
+TypeScript names are those of `measures.ts`, `request_spans.ts` and `time_records.ts`, which collect the
+same from a log that has no index and explain each field; a test compares the two.
+"""
+
+from typing import TYPE_CHECKING, Any, Union
+
+import msgspec
+
+from engine.core.log import vocabulary as v
+
+Time = float  # an integer in most logs
+
+
+class Segment(msgspec.Struct, array_like=True, gc=False):
+    """A part of a request's life; what does not apply to its kind is 0, "", False or None."""
+
+    kind: str
+    begin: int
+    end: int | None
+    drafts: int = 0
+    accepted: int = 0
+    recomputed: int = 0
+    start: int = 0
+    count: int = 0
+    found: int = 0
+    reaches_output: bool = False
+    by: int | None = None
+    resume: int | None = None
+    reason: str = ""
+    wasted: str = ""
+
+
+class Fact(msgspec.Struct, tag_field="type", tag=v.snake_case, gc=False):
+    """Base of all facts."""
+
+
+class Steps(Fact):
+    """Some successive steps: a list for each field, with an entry per step.
+
+    first, last, scheduled   numbers of events; see `StepInfo` in `model.ts`
+    missing                  the gaps of a foreign log, as events
+    deferred                 waiting requests that the policy deferred, with the policy's reason
+    counts, times            a list per measure, in the order of `measures.ts`
+    """
+
+    step: list[int]
+    first: list[int]
+    last: list[int]
+    status: list[str]
+    scheduled: list[int | None]
+    counts: list[list[int]]
+    times: list[list[Time | None]]
+    chunks: list[list[tuple[int, int]]]
+    computed: list[list[int]]
+    blocked: list[v.Blocked | None]
+    deferred: list[list[tuple[int, str]]]
+    missing: list[list[dict[str, Any]]]
+
+
+class Finished(Fact):
+    """Some steps in the order in which they finished, as lists; see `Step` in `time_records.ts`."""
+
+    number: list[int]
+    begin: list[Time | None]
+    launched: list[Time | None]
+    ready: list[Time | None]
+    end: list[Time | None]
+    decodes: list[int]
+    prefills: list[int]
+    blocked: list[v.Blocked | None]
+    skipped: list[list[tuple[int, str]]]
+    failed: list[bool]
+    is_after_gap: list[bool]
+
+
+class Request(Fact):
+    """A request, as `RequestSpan` in `request_spans.ts`.
+
+    logprobs     1 for a token without one
+    token_steps  the differences between successive ones
+    """
+
+    id: int
+    index: int
+    label: str
+    root: int
+    sample: int
+    n: int
+    prompt_length: int
+    max_tokens: int
+    priority: int
+    sampling: dict[str, Any]
+    tokens: list[int]
+    texts: list[str]
+    hashes: list[str]
+    lane: int | None
+    laned_at: int | None
+    arrived: int | None
+    arrived_at: Time | None
+    examined: int
+    begins_at: int
+    ends_at: int | None
+    first_token: int | None
+    admitted: tuple[int, int, int, str] | None
+    shortfall: tuple[int, int] | None
+    computed: int
+    admissions: list[tuple[int, int, bool, int]]
+    preemptions: list[tuple[int, int, int | None]]
+    forked: tuple[int, int] | None
+    finished: tuple[int, str, str, int] | None
+    token_steps: list[int]
+    logprobs: list[float]
+    drafted: list[int]
+    forced: list[int]
+    masks: list[tuple[int, str | None, Time | None] | None]
+    segments: list[Segment]
+    before: list[Segment]
+
+
+class Run(Fact):
+    """The whole log: what the fold has at its end, and what belongs to no step."""
+
+    first_seq: int
+    steps_before: int
+    settings: dict[str, Any]
+    classes: dict[str, str]
+    source: dict[str, Any]
+    model: dict[str, Any] | None
+    tokenizer: dict[str, Any] | None
+    expert_loads: list[list[int]]
+    causes: list[str]
+    pauses: list[tuple[Time, Time]]
+    has_times: bool
+
+
+class Slice(Fact):
+    """The state before an event without its tokens, which are those of requests.
+
+    state     a keyframe whose requests and nodes have no tokens or texts
+    lengths   how many tokens each request has
+    origins, begins   the request that has the tokens of each node, and from where on; or -1
+    contents  the tokens and texts of those with -1: another replica or engine computed them
+    reach     one more than the highest number of a block that was ever allocated
+    used      the step of each node's latest use; None: before the log begins
+    """
+
+    state: Any
+    lengths: list[int]
+    origins: list[int]
+    begins: list[int]
+    contents: list[tuple[list[int], list[str]]]
+    reach: int
+    used: list[int | None]
+
+
+# The kinds in the order of their numbers in an index.
+if TYPE_CHECKING:
+    AnyFact = Fact
+else:
+    AnyFact = Union[tuple(Fact.__subclasses__())]  # noqa: UP007
