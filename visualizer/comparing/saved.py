@@ -22,6 +22,7 @@ from visualizer.reading.rows import RequestRow
 from visualizer.reading.why.find import request_names
 
 MOST_EVENTS = 5_000  # of a log that is replayed before it is shown: about a third of a second
+_LEAST = 0.01  # a smaller change of the whole run is not worth a sentence
 _OFF: dict[str, dict[str, Any]] = {
     "prefix cache": {"prefix_cache": "off"},
     "speculation": {"drafter": None},
@@ -33,8 +34,8 @@ _OFF: dict[str, dict[str, Any]] = {
 class Saving:
     """A run with an idea, and without it. Times in microseconds.
 
-    Both runs are replays on prices of a step that were fitted to the log, so that a wrong price does
-    not look like an effect.
+    Both runs are replays on the prices of the log's machine or, of a measured log, on prices of a step
+    that were fitted to it, so that a wrong price does not look like an effect.
 
     words     what the idea saved or cost, in one sentence
     took      how long the steps take, and how long without the idea
@@ -76,10 +77,11 @@ def _used(log: EventLog) -> list[str]:
 def _found(log: EventLog, ideas: list[str]) -> Iterator[Saving]:
     from engine.core.config import ConfigError
     from engine.simulation.fit import fit
+    from engine.simulation.rerun import recorded_cost
     from engine.simulation.what_if import what_if
 
     try:
-        cost = fit(log).cost
+        cost = recorded_cost(log) or fit(log).cost
         try:
             run = what_if(log, pinned="time", cost=cost)
         except ConfigError:  # perhaps only its drafter is needed
@@ -118,16 +120,20 @@ def _words(
     names: dict[int, str],
 ) -> str:
     """Say how long the steps would have taken, and which request or gap the idea changed most."""
-    said = [f"the steps of this run would take {_instead(took[1] / 1000, took[0] / 1000)}"]
+    said = list[str]()
+    if abs(took[1] - took[0]) >= _LEAST * took[0]:
+        said.append(f"the steps of this run would take {_instead(took[1] / 1000, took[0] / 1000)}")
     _, with_it, without = zip(*rows, strict=True)
     gaps = [max(row.itl_max_ms or 0.0 for row in side) for side in (without, with_it)]
-    sign = 1 if took[1] > took[0] else -1
-    own, one, other = max(rows, key=lambda row: sign * _change(*row[1:]))
+    own, one, other = max(rows, key=lambda row: abs(_change(*row[1:])))
     if idea == "chunked prefill" and gaps[0] != gaps[1]:
-        said.append(f"the longest time between two tokens {_instead(*gaps)}")
-    elif idea != "chunked prefill" and sign * _change(one, other) > 0:
-        said.append(f"{names[own.request]} {_instead(other.e2e_ms or 0.0, one.e2e_ms or 0.0)}")
-    return f"Without {'the ' * (idea == 'prefix cache')}{idea}, {', and '.join(said)}."
+        verb = " would be" * (not said)
+        said.append(f"the longest time between two tokens{verb} {_instead(*gaps)}")
+    elif idea != "chunked prefill" and _change(one, other):
+        name = names[own.request] + " would take" * (not said)
+        said.append(f"{name} {_instead(other.e2e_ms or 0.0, one.e2e_ms or 0.0)}")
+    lead = f"Without {'the ' * (idea == 'prefix cache')}{idea}"
+    return f"{lead}, {', and '.join(said) or 'the steps of this run would take as long'}."
 
 
 def _change(one: RequestRow, other: RequestRow) -> float:

@@ -185,6 +185,7 @@ export class Board extends Shell {
   /** Shows a model. */
   open(model: Model, opening: Opening = {}) {
     this.message?.remove();
+    if (this.model !== model) this.run.ends.abort();
     this.model = model;
     if (this.view.model !== model) this.view.open(model, opening);
     if (!this.grid) this.build();

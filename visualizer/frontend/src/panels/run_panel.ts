@@ -62,15 +62,17 @@ export class RunSentence {
     );
   }
 
-  show(sentence: string = "") {
+  show(sentence: string = "", more: string[] = []) {
     const end = sentence.indexOf(":") + 1;
     this.lead.textContent = sentence.slice(0, end);
-    this.rest.textContent = sentence.slice(end);
+    this.rest.textContent = [sentence.slice(end), ...more].join(" ");
     this.element.hidden = !sentence;
   }
 }
 
-const BAR_HEIGHT = { wide: 40, narrow: 22 };
+const BAR_HEIGHT = 40;
+/** Regimes without a limit: what the run would have been without an idea is then what there is to say. */
+const UNLIMITED = ["calm", "idle"];
 /** The cause whose colour a regime has; calm and idle ones have none. */
 const COLOUR_OF: Record<string, string> = {
   "seat-bound": "batch_full",
@@ -96,9 +98,9 @@ export class RunPanel extends Part {
   /** Shows a run; null while nothing is known about it. A run without a limit has no bar. */
   show(run: RunInWords | null = null) {
     this.run = run;
-    this.ends.abort();
-    this.sentence.show(run?.sentence);
-    const regimes = run?.regimes ?? [];
+    const { regimes = [], saved = [] } = run ?? {};
+    const isLimited = regimes.some(({ kind }) => !UNLIMITED.includes(kind));
+    this.sentence.show(run?.sentence, isLimited ? [] : saved.map(({ words }) => words));
     this.bar.hidden = regimes.every(({ kind }) => kind === "calm");
     this.#placed = "";
     this.bar.replaceChildren(...regimes.map((one) => this.#segment(one)), this.cursor);
@@ -106,13 +108,13 @@ export class RunPanel extends Part {
 
   /** The height of the bar in board pixels. */
   get height() {
-    return this.bar.hidden ? 0 : BAR_HEIGHT[this.board.narrow ? "narrow" : "wide"];
+    return this.bar.hidden ? 0 : BAR_HEIGHT;
   }
 
   /** Places the regimes on the scale of the strip; `long` says that the strip is an overview. */
   place(scale: Scale, long: boolean) {
     if (!this.run || this.bar.hidden) return;
-    const { unit, theme, narrow, store } = this.board;
+    const { unit, theme, store } = this.board;
     const x = (scale.x(store.step) + scale.end(store.step)) / 2;
     const isHidden = long || x < scale.left || x > scale.right;
     hide(this.cursor, isHidden);
@@ -121,7 +123,6 @@ export class RunPanel extends Part {
     if (key === this.#placed) return;
     this.#placed = key;
     this.bar.style.height = `${this.height * unit}px`;
-    this.bar.toggleAttribute("data-narrow", narrow);
     this.run.regimes.forEach(({ kind, first, last }, index) => {
       const segment = this.bar.children[index] as HTMLElement;
       const left = Math.max(scale.left, scale.x(first));

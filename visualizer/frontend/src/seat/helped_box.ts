@@ -52,6 +52,8 @@ export function answerOnBoard({ run }: Board, python: Python, signal: AbortSigna
   const box = new HelpedBox((question, onAnswer) =>
     ask(question, signal, onAnswer).catch((error) => (signal.aborted ? null : failed(error))),
   );
+  const ideas = run.run?.saved ?? [];
+  box.element.append(...ideas.map(({ words }) => h("p.muted", words)));
   run.sentence.element.after(box.element);
   signal.addEventListener("abort", () => box.element.remove());
   return box.start();
