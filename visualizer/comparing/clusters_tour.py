@@ -49,7 +49,7 @@ def _first_tokens(of: "ComparedClusters") -> Scene | None:
         for run, times in enumerate(firsts)
     ]
     worst = [
-        _facts(of, run).time("worst first token time", round(1000 * max(times)))
+        _facts(of, run).time("max first token time", round(1000 * max(times)))
         for run, times in enumerate(firsts)
     ]
     names = [_name(of, run) for run in (0, 1)]
