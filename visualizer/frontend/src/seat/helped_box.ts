@@ -33,7 +33,8 @@ export class HelpedBox {
       this.said.textContent = `Stopped after ${tried}.`;
       return;
     }
-    this.said.textContent = answer.error ?? answer.said ?? "";
+    const said = answer.error ?? answer.said ?? "";
+    this.said.textContent = said.charAt(0).toUpperCase() + said.slice(1);
     const { best = [] } = answer;
     this.list.replaceChildren(
       ...best.map(({ words }) => {
