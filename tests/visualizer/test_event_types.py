@@ -113,7 +113,13 @@ def generated() -> dict[str, str]:
         "model/vocabulary.ts": table("engine/core/log/vocabulary.py", structs, schemas),
         "model/facts.ts": table(
             "visualizer/indexed/facts.py",
-            [facts.Segment, vocabulary.Blocked, *facts.AnyFact.__args__],
+            [
+                facts.Segment,
+                facts.LiveRequest,
+                facts.LiveNode,
+                vocabulary.Blocked,
+                *facts.AnyFact.__args__,
+            ],
             {},
         ),
         "cluster/vocabulary.ts": table("engine/cluster/events.py", [*CLUSTER_EVENTS], ours),

@@ -19,7 +19,18 @@ from engine.core.log.log import LogError
 from engine.core.log.state import ROOT
 from engine.simulation.facts import knowledge
 from engine.simulation.latencies import PausedTime
-from visualizer.indexed.facts import Fact, Finished, Request, Run, Segment, Slice, Steps, Time
+from visualizer.indexed.facts import (
+    Fact,
+    Finished,
+    LiveNode,
+    LiveRequest,
+    Request,
+    Run,
+    Segment,
+    Slice,
+    Steps,
+    Time,
+)
 
 # The measures of a step, in the order of `measures.ts`.
 _COUNTS = (
@@ -204,24 +215,33 @@ class Collector:
 
     def slice(self) -> Slice:
         """Return the state without its tokens."""
-        state = self.state
+        state, known = self.state, self._origins
+        requests, nodes = state.requests, state.nodes
+        state.requests, state.nodes = {}, {}
         frame = state.keyframe().state
+        state.requests, state.nodes = requests, nodes
         frame.refs = []
-        lengths, origins, begins, contents, used = [], [], [], [], []
-        for request in frame.requests:
-            lengths.append(len(request.tokens))
-            request.tokens, request.texts = [], []
-        known = self._origins
-        self._origins = {one.id: known[one.id] for one in frame.nodes if one.id in known}
-        for node in frame.nodes:
+        self._origins = {node: known[node] for node in nodes if node in known}
+        own_nodes, contents = [], []
+        for node in nodes.values():
             origin, begin = self._origins.get(node.id, (-1, 0))
             if origin < 0:
                 contents.append((node.tokens, node.texts))
-            origins.append(origin)
-            begins.append(begin)
-            used.append(self._used_in(node.id, node.last))
-            node.tokens, node.texts = [], []
-        return Slice(frame, lengths, origins, begins, contents, self._reach, used)
+            used = self._used_in(node.id, node.last)
+            own_nodes.append(
+                LiveNode(
+                    *(node.id, node.parent, node.last, node.lock_ref, origin, begin, used),
+                    *(node.blocks, node.copies, node.source, node.hash, node.media),
+                )
+            )
+        own_requests = [
+            LiveRequest(
+                *(one.id, len(one.tokens), one.num_computed_tokens, one.block_table),
+                *(one.last_node, one.num_seqs, one.preemptions),
+            )
+            for one in requests.values()
+        ]
+        return Slice(frame, own_requests, own_nodes, contents, self._reach)
 
     # Steps
 

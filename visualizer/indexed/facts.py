@@ -136,24 +136,52 @@ class Run(Fact):
     has_times: bool
 
 
+class LiveRequest(msgspec.Struct, array_like=True, gc=False):
+    """What changes of a request: of its tokens, it has the first `length`."""
+
+    id: int
+    length: int
+    num_computed_tokens: int
+    block_table: list[int]
+    last_node: int
+    num_seqs: int
+    preemptions: int
+
+
+class LiveNode(msgspec.Struct, array_like=True, gc=False):
+    """A node of the prefix tree.
+
+    origin, begin  the request that has its tokens, and from where on; -1: see `Slice.contents`
+    used           the step of its latest use; None: before the log begins
+    """
+
+    id: int
+    parent: int
+    last: int
+    lock_ref: int
+    origin: int
+    begin: int
+    used: int | None
+    blocks: list[int]
+    copies: list[int]
+    source: str
+    hash: str | None
+    media: list[str] | None
+
+
 class Slice(Fact):
     """The state before an event without its tokens, which are those of requests.
 
-    state     a keyframe whose requests and nodes have no tokens or texts
-    lengths   how many tokens each request has
-    origins, begins   the request that has the tokens of each node, and from where on; or -1
-    contents  the tokens and texts of those with -1: another replica or engine computed them
+    state     a keyframe's state without requests, nodes and reference counts
+    contents  the tokens and texts of nodes that another replica or engine computed, in order
     reach     one more than the highest number of a block that was ever allocated
-    used      the step of each node's latest use; None: before the log begins
     """
 
     state: Any
-    lengths: list[int]
-    origins: list[int]
-    begins: list[int]
+    requests: list[LiveRequest]
+    nodes: list[LiveNode]
     contents: list[tuple[list[int], list[str]]]
     reach: int
-    used: list[int | None]
 
 
 # The kinds in the order of their numbers in an index.

@@ -42,7 +42,7 @@ from visualizer.sources.collector import without_gc
 MAGIC = b"UGINDEX\x01"
 EVENTS = 1024  # in a chunk: a browser keeps a copy of the state about as often
 KEYFRAME_EVERY = 16  # chunks
-SLICE_EVERY = 4  # chunks: a page folds at most so many to show a step
+SLICE_EVERY = 2  # chunks: a page folds at most so many to show a step
 FOOTER = struct.Struct("<QII8s")
 
 _unfinished: set[Path] = set()  # files that are being written

@@ -17,6 +17,7 @@ import type { Events, Facts, LogEvent } from "./events.ts";
 import { added, type Loads, unpacked } from "./expert_loads.ts";
 import { type Lane, laneOf, leaveLane, takeLane } from "./lanes.ts";
 import { LogError } from "./log.ts";
+import type { RequestSpan } from "./request_spans.ts";
 
 /**
  * hashes: of the prompt's full blocks, in a
@@ -806,18 +807,33 @@ export class State {
 
   events_missing() {} // a gap changes nothing that is known
 
-  /** Becomes a state of an index; `contentOf` has the tokens of requests, which the index stores once. */
-  restore(slice: Facts["slice"], contentOf: (request: number) => Content) {
-    const { state, lengths, origins, begins, contents, used } = slice;
-    this.keyframe({ type: "keyframe", seq: state.seq, state });
-    this.reach = slice.reach;
-    for (const [i, { id }] of state.requests.entries())
-      Object.assign(this.request(id), { content: contentOf(id), length: lengths[i] });
+  /** Becomes a state of an index, which stores once what stays the same of a request: `spanOf` has that. */
+  restore(
+    { state, contents, reach, ...slice }: Facts["slice"],
+    spanOf: (id: number) => RequestSpan,
+  ) {
+    const none = { tokens: [], texts: [] };
+    const requests = slice.requests.map((row) => {
+      const [id, , num_computed_tokens, block_table, last_node, num_seqs, preemptions] = row;
+      const { root, sample, label, priority, sampling, ...span } = spanOf(id);
+      const { promptLength: prompt_length, maxTokens: max_tokens } = span;
+      const fixed = { root, sample, prompt_length, label, priority, max_tokens, sampling };
+      const own = { num_computed_tokens, block_table, last_node, num_seqs, preemptions };
+      return { id, ...fixed, ...own, ...none };
+    });
+    const nodes = slice.nodes.map((row) => {
+      const [id, parent, last, , , , , blocks, copies, source, hash, media] = row;
+      return { id, parent, last, blocks, copies, source, hash, media, ...none };
+    });
+    this.keyframe({ type: "keyframe", seq: state.seq, state: { ...state, requests, nodes } });
+    this.reach = reach;
+    for (const [id, length] of slice.requests)
+      Object.assign(this.request(id), { content: spanOf(id).content, length });
     let next = 0;
-    for (const [i, { id }] of state.nodes.entries()) {
-      const [tokens, texts] = origins[i] < 0 ? contents[next++] : [];
-      const content = tokens ? { tokens, texts } : contentOf(origins[i]);
-      if (id !== ROOT) Object.assign(this.node(id), { content, from: begins[i], used: used[i] });
+    for (const [id, , , , origin, from, used] of slice.nodes) {
+      const [tokens, texts] = origin < 0 ? contents[next++] : [];
+      const content = tokens ? { tokens, texts } : spanOf(origin).content;
+      if (id !== ROOT) Object.assign(this.node(id), { content, from, used });
     }
   }
 

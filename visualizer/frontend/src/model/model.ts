@@ -39,6 +39,8 @@ export interface StepInfo {
 
 /** Events between two kept copies of the state: as many as a chunk of an indexed log has. */
 const KEYFRAME_EVERY = 1024;
+/** Copies of the state of an indexed log, which has states that need less memory. */
+const COPIES_KEPT = 64;
 /** Cached frames, because all panels ask for the same one. */
 const FRAMES_KEPT = 4;
 
@@ -295,14 +297,20 @@ export class Model {
     if (!slice || slice.seq <= (copy?.seq ?? -1)) return copy?.copy() ?? this.#start();
     const state = new State();
     const [fact] = unpackFacts(slice.bytes) as Facts["slice"][];
-    state.restore(fact, (id) => this.requestSpan(id).content);
+    state.restore(fact, (id) => this.requestSpan(id));
     this.#keep(state.copy());
     return state;
   }
 
+  /** Keeps a copy; of too many, the one farthest away goes. */
   #keep(state: State) {
-    const at = lastAtMost(this.#copies, state.seq, ({ seq }) => seq);
-    if (this.#copies[at]?.seq !== state.seq) this.#copies.splice(at + 1, 0, state);
+    const copies = this.#copies;
+    const at = lastAtMost(copies, state.seq, ({ seq }) => seq);
+    if (copies[at]?.seq === state.seq) return;
+    copies.splice(at + 1, 0, state);
+    if (copies.length <= COPIES_KEPT) return;
+    if (state.seq - copies[0].seq > copies[copies.length - 1].seq - state.seq) copies.shift();
+    else copies.pop();
   }
 
   /** The state just before an event, a copy of its own. */
