@@ -71,7 +71,6 @@ from engine.simulation.traffic import Traffic
 from visualizer import gallery, read, to_html, to_perfetto
 from visualizer.comparing.compared_runs import ComparedRuns, compare_logs
 from visualizer.playing.numbers import numbers, table
-from visualizer.predicting.questions import questions
 from visualizer.reading.summary import summary
 
 workload = Traffic(requests=6).workload
@@ -83,7 +82,7 @@ assert "<html" in compare_logs(log, changed).to_html()
 cluster = simulate_cluster(workload, config, cost=Cost(10, 0.25), replicas=2)
 assert "<html" in compare_logs(cluster, cluster).to_html()
 preemption = gallery()["preemption"].log
-assert to_html(preemption) and to_perfetto(preemption) and questions(preemption, 5, 0)
+assert to_html(preemption) and to_perfetto(preemption)
 reading = read(log)
 assert reading.request_rows and reading.step_rows and reading.token_rows and reading.waterfall.totals
 studied = study(log, {"token_budget": [32]})
@@ -146,7 +145,6 @@ def test_a_function_that_needs_an_extra_names_it():
     expected = {
         "from visualizer import show": "lab",
         "from visualizer import compare": "lab",
-        "from visualizer import predict": "lab",
         "from visualizer import playground": "lab",
         "from visualizer import watch": "lab",
         "from visualizer import figures": "lab",

@@ -21,8 +21,6 @@ from tests.engine.workloads import make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
 from visualizer import read
 from visualizer.comparing.differences import first_difference, pair
-from visualizer.predicting.asking import KINDS
-from visualizer.predicting.questions import questions
 from visualizer.reading.story import Story, plain
 from visualizer.reading.summary import summary
 from visualizer.reading.why import WhyError, why
@@ -122,17 +120,6 @@ def test_differences(logs, snapshot):
                     yield plain(difference.b, {})
 
     snapshot("differences", shapes(answers()))
-
-
-def test_questions(logs, snapshot):
-    def answers() -> Iterator[str]:
-        for log in logs:
-            for kind in KINDS:
-                for question in questions(log, most=2, kinds=[kind]):
-                    yield plain(question.words, {})
-                    yield from (plain(words, {}) for words in question.explanation(log))
-
-    snapshot("questions", shapes(answers()))
 
 
 def test_summary(logs, snapshot):

@@ -9,7 +9,6 @@ Two modules start an engine, `playing/rerun.py` and `sources/mooncake_run.py`; a
     playground()                        # a workload that runs again when you move a control
     compare(log, what_if(log, token_budget=32))     # two runs in one picture
     read(log).step_rows                 # rows, tables, and answers to "why?"
-    predict(log)                        # asks what comes next, then shows it
     watch("http://localhost:8000")      # a running server, a file that grows, or KV events
     show("run.jsonl.gz")                # a saved log of this engine, vLLM or SGLang
     show("preemption"); gallery()       # one of the bundled logs, and the list of all of them
@@ -18,7 +17,7 @@ Two modules start an engine, `playing/rerun.py` and `sources/mooncake_run.py`; a
 Each function and what it returns:
 
     show       Board            playground  Playground
-    compare    Comparison       predict     Prediction
+    compare    Comparison
     watch      Live, LiveCluster for a gateway, or Followed for a file or KV events
     gallery    Gallery of Scenarios
     show       ClusterBoard, for the log of a cluster
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from visualizer.pictures import to_postcard as to_postcard
     from visualizer.playing.playground import Playground as Playground
     from visualizer.playing.playground import playground as playground
-    from visualizer.predicting.prediction import Prediction as Prediction
-    from visualizer.predicting.prediction import predict as predict
     from visualizer.reading.reading import read as read
     from visualizer.scenario import Gallery as Gallery
     from visualizer.scenario import Scenario as Scenario
@@ -74,7 +71,6 @@ _MODULES = {
     "visualizer.perfetto": "to_perfetto",
     "visualizer.pictures": "to_gif to_postcard",
     "visualizer.playing.playground": "Playground playground",
-    "visualizer.predicting.prediction": "Prediction predict",
     "visualizer.reading.reading": "read",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -11,9 +11,8 @@ import msgspec
 
 from engine.core.log import EventLog, State
 from engine.core.log import vocabulary as v
-from engine.core.log.state import NodeState, common_length
+from engine.core.log.state import ROOT, NodeState, common_length
 from engine.simulation.choice import Budget, Choice, Evict, First, Later, Victim
-from visualizer.predicting.asking import evictable_leaves
 from visualizer.reading.messages import Words, count, supply_words
 from visualizer.reading.story import Story, prefix_text
 
@@ -252,3 +251,10 @@ class _Decisions:
 
 
 _FOR_ROOM = ("no_free_blocks", "whole_sequence", "reserved_blocks", "token_budget")
+
+
+def evictable_leaves(state: State) -> Iterator[NodeState]:
+    """Yield the leaves of the radix tree that can be evicted."""
+    for node in state.nodes.values():
+        if node.id != ROOT and not node.lock_ref and not node.children:
+            yield node

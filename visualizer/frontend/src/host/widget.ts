@@ -19,7 +19,6 @@ import {
 import { h } from "../drawing/html.ts";
 import { openingRequest, openingStep, SEARCHED } from "../model/index.ts";
 import type { RunInWords } from "../panels/run_panel.ts";
-import { predictionInNotebook } from "../predict/predict.ts";
 import { tellFrom } from "../tour/open_tour.ts";
 import { forgetAddress, keepInAddress, readAddress, writeAddress } from "./address.ts";
 import { ChunkStream, isIndex, rangesAt } from "./index_reader.ts";
@@ -252,12 +251,8 @@ function locate({ line, reason, message }: NonNullable<LogReader["error"]>) {
   return { where: line ? `Line ${line} of the log` : "The log", why: reason ?? message };
 }
 
-const RENDERERS: Record<string, (widget: Widget) => Promise<void>> = {
-  compare: comparisonInNotebook(load),
-  predict: predictionInNotebook(load),
-};
-const board = inNotebook(load);
+const [board, comparison] = [inNotebook(load), comparisonInNotebook(load)];
 
 export default {
-  render: (widget: Widget) => (RENDERERS[widget.model.get("kind")] ?? board)(widget),
+  render: (widget: Widget) => (widget.model.get("kind") === "compare" ? comparison : board)(widget),
 };

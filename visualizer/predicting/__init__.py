@@ -1,1 +1,0 @@
-"""Questions about what the engine does next, and the widget that asks them."""
