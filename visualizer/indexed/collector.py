@@ -151,7 +151,7 @@ class Collector:
 
     def apply(self, event: v.Event) -> None:
         """Fold the next event. Raises LogError if it does not fit what came before."""
-        kind = type(event)
+        kind, seq = type(event), self.state.seq + 1
         try:
             if (kind in _BEGIN or not self._steps) and self._begins_step(kind, event):
                 self._begin_step(event)
@@ -165,9 +165,7 @@ class Collector:
             if isinstance(error, LogError):
                 raise
             name = event.__struct_config__.tag
-            raise LogError(
-                f"event {self.state.seq}: {name} does not fit what came before"
-            ) from error
+            raise LogError(f"event {seq}: {name} does not fit what came before") from error
         if self._steps:
             self._steps[-1].last = state.seq
 
