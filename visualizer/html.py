@@ -49,7 +49,8 @@ def write_page(
 
     `more` are further options. The page is also written to `path` if one is given.
     """
-    module = CLUSTER_MODULE if packed.is_cluster else page_module()
+    compared = with_board("compare.js") if "compare" in packed.options else page_module()
+    module = CLUSTER_MODULE if packed.is_cluster else compared
     if theme not in (None, "light", "dark"):
         raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
     page = PAGE.substitute(

@@ -4,8 +4,8 @@
  */
 
 import type { Facts } from "../../visualizer/frontend/src/compare/compare.ts";
+import { mountComparison } from "../../visualizer/frontend/src/compare/mount_comparison.ts";
 import { fromBase64 } from "../../visualizer/frontend/src/host/log_bytes.ts";
-import { mount } from "../../visualizer/frontend/src/host/widget.ts";
 import { type ServerStatus, setText } from "../../visualizer/frontend/src/live/live.ts";
 import type { LiveBoard } from "../../visualizer/frontend/src/live/live_board.ts";
 import { byId, type Send } from "./page.ts";
@@ -127,7 +127,7 @@ export class Comparison {
     document.body.toggleAttribute("data-comparing", true);
     byId("comparison").hidden = false;
     const [log, b] = runs.logs;
-    await mount(byId("compared"), {
+    await mountComparison(byId("compared"), {
       log: fromBase64(log),
       compare: { b, facts: runs.facts },
       signal: this.#ending.signal,

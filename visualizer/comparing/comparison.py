@@ -17,7 +17,8 @@ from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.compared_runs import ComparedRuns
-from visualizer.html import CLUSTER_MODULE, MODULE
+from visualizer.front_end import with_board
+from visualizer.html import CLUSTER_MODULE
 from visualizer.logs import ClusterLogLike, LogLike, read_any
 from visualizer.packed import pack
 from visualizer.widgets.log_model import SAVED_BYTES, LogModel
@@ -27,7 +28,7 @@ from visualizer.widgets.picture import PictureWidget
 class Comparison(ComparedRuns, PictureWidget):
     """Two logs in one picture, with one current step. Python compares them; the browser draws them."""
 
-    _esm = MODULE
+    _esm = with_board("compare.js")
     kind = traitlets.Unicode("compare").tag(sync=True)
     a = traitlets.Instance(LogModel).tag(sync=True, **ipywidgets.widget_serialization)
     b = traitlets.Instance(LogModel).tag(sync=True, **ipywidgets.widget_serialization)

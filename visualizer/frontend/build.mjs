@@ -4,9 +4,9 @@
  *   static/modules/    the entries and the files that they share, as ES modules: pages of a server load them as they
  *                      are, so that a page that shows users' prompts runs no script but the server's files
  *   static/board.js    the board as one file that needs no other, deflated: for notebooks and pages on disk
- *   static/cluster.js, static/watch.js, static/seat.js
- *                      what a cluster's board, a live board and the scheduler's seat need besides, deflated. Python
- *                      appends them to board.js (`visualizer/front_end.py`)
+ *   static/cluster.js, static/compare.js, static/watch.js, static/seat.js
+ *                      what a cluster's board, a comparison, a live board and the scheduler's seat need besides,
+ *                      deflated. Python appends them to board.js (`visualizer/front_end.py`)
  *   static/tour.js     what boards import when the reader first asks for a tour. Pages contain it; a notebook's
  *                      board gets it from its kernel
  *
@@ -29,6 +29,7 @@ import { styleSheetAsText } from "./style_sheets.mjs";
 const ENTRIES = {
   board: "src/entry.ts",
   cluster: "src/cluster_entry.ts",
+  compare: "src/compare_entry.ts",
   live: "src/live_entry.ts",
   seat: "src/seat_entry.ts",
   live_page: "../../server/pages/live.ts",
@@ -90,6 +91,7 @@ const board = `${loader()}const board = ${packed(core)};
 ${exporting("board", ["mount"], "board")}`;
 const parts = {
   "cluster.js": part("cluster", ["mount", "watch"]),
+  "compare.js": part("compare", ["mount"]),
   "watch.js": part("live", ["watch"]),
   "seat.js": part("seat", ["openSeat", "answerOnBoard"]),
   "tour.js": `(${PACKS} ??= {})["${keyOf(basename(tour))}"] = ${packed(closureOf(basename(tour)))};\n`,

@@ -10,21 +10,14 @@ import { takeKeysOfPage } from "../board/keys.ts";
 import { seatBehind } from "../board/seat.ts";
 import type { Shell } from "../board/shell.ts";
 import type { Opening } from "../board/view.ts";
-import {
-  type ComparisonPage,
-  comparisonInNotebook,
-  drawComparison,
-  type Facts,
-} from "../compare/compare.ts";
 import { h } from "../drawing/html.ts";
 import { openingRequest, openingStep, SEARCHED } from "../model/index.ts";
 import type { RunInWords } from "../panels/run_panel.ts";
 import { tellFrom } from "../tour/open_tour.ts";
 import { forgetAddress, keepInAddress, readAddress, writeAddress } from "./address.ts";
 import { ChunkStream, isIndex, rangesAt } from "./index_reader.ts";
-import { bytesOf } from "./log_bytes.ts";
 import { LogReader, type LogSource } from "./log_reader.ts";
-import { inNotebook, type Widget } from "./notebook.ts";
+import { inNotebook } from "./notebook.ts";
 import { acceptLogs } from "./open_log.ts";
 
 /** the others are those of a board and of what it shows first */
@@ -34,7 +27,6 @@ interface MountOptions {
   stream?: string; // where it sends the index that it is writing
   address?: boolean; // whether the page's address follows this board; by default, the first board's does
   signal?: AbortSignal;
-  compare?: { b: string | ArrayBufferView; facts: Facts }; // another log, and the kernel's comparison
   translate?: string; // where to send a log that the reader opens; the server returns it in our form
   refusal?: string; // why there is no log
   decide?: string; // the server runs the log again at this route
@@ -44,7 +36,7 @@ interface MountOptions {
 
 let ownsAddress = false;
 
-/** Draws a log in `host` and returns the Board, or two logs and returns the page. */
+/** Draws a log in `host` and returns the board. */
 export async function mount(
   host: HTMLElement,
   {
@@ -61,16 +53,16 @@ export async function mount(
     tour,
     ...options
   }: MountOptions & Opening & Omit<BoardOptions, "signal">,
-): Promise<Board | ComparisonPage> {
+): Promise<Board> {
   const ends = new AbortController();
   signal.addEventListener("abort", () => ends.abort());
   // A page of one log shows any other that the reader opens.
   let latest = 0; // the last of several that are dropped while one is translated
-  const replace = async (bytes: Uint8Array, name: string) => {
+  const replace = async (bytes: Uint8Array, name: string): Promise<Board | undefined> => {
     latest += 1;
     const own = latest;
     const sent = translate && !isIndex(bytes) ? await send(translate, bytes) : { log: bytes };
-    if (own !== latest) return;
+    if (own !== latest) return undefined;
     ends.abort();
     document.title = name;
     forgetAddress();
@@ -85,18 +77,6 @@ export async function mount(
       onChange,
     });
   };
-  if (options.compare) {
-    const { b, facts } = options.compare;
-    const page = await drawComparison(host, {
-      ...options,
-      logs: [log, bytesOf(b)],
-      facts,
-      load,
-      signal,
-    });
-    if (telling) await page.tellMe();
-    return page;
-  }
   const here = location.href.replace(/#.*/, "");
   const board = new Board(host, {
     linkOf: address ? (state) => here + writeAddress(state) : undefined,
@@ -251,8 +231,4 @@ function locate({ line, reason, message }: NonNullable<LogReader["error"]>) {
   return { where: line ? `Line ${line} of the log` : "The log", why: reason ?? message };
 }
 
-const [board, comparison] = [inNotebook(load), comparisonInNotebook(load)];
-
-export default {
-  render: (widget: Widget) => (widget.model.get("kind") === "compare" ? comparison : board)(widget),
-};
+export default { render: inNotebook(load) };

@@ -17,6 +17,8 @@ const bytesOf = async (log: string | Uint8Array) =>
 
 const MODULES = {
   board: () => import("../host/widget.ts").then(({ mount }) => mount),
+  comparison: () =>
+    import("../compare/mount_comparison.ts").then(({ mountComparison }) => mountComparison),
   cluster: () => import("../cluster/mount_cluster.ts").then(({ mountCluster }) => mountCluster),
 };
 
@@ -44,7 +46,8 @@ function boardIn(
       };
       // The address of a lesson is not that of one of its boards, but it may name a moment of one.
       const own = { address: false, keys: false, signal, ...(await momentOf(host)) };
-      const mount = (await MODULES[module]()) as (
+      const name = module === "board" && compare ? "comparison" : module;
+      const mount = (await MODULES[name]()) as (
         host: HTMLElement,
         options: any,
       ) => Promise<unknown>;
