@@ -87,7 +87,9 @@ class BoardOnPage:
               press("Home");
               await drawn();
               for (let step = 1; step <= Number(root.dataset.steps); step += 1) {
-                const words = root.querySelector(".swatches").innerText;
+                const swatches = root.querySelector(".swatches");
+                const { hidden, ariaLabel } = swatches.previousElementSibling; // their picture
+                const words = hidden ? swatches.innerText : ariaLabel;
                 const tops = [top(".strip"), top(".lanes canvas"), top(".map > canvas")];
                 shown.push({ ...root.dataset, words, tops });
                 press(".");

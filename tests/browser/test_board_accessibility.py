@@ -108,7 +108,7 @@ def test_tab_reaches_everything_the_focus_can_be_seen_and_escape_gives_it_back(o
 
 def test_screen_readers_get_words_for_everything_but_not_while_it_plays(open_board):
     board = open_board()
-    for canvas in board.root.locator("canvas").all():
+    for canvas in board.root.locator("canvas:not([hidden])").all():
         named = canvas.get_attribute("role") in ("img", "application")
         named = named and canvas.get_attribute("aria-label")
         assert named or canvas.get_attribute("aria-hidden") == "true"

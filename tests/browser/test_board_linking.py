@@ -109,7 +109,7 @@ def test_hovering_tells(board):
     expect(board.root.locator(".tip")).to_contain_text("r4")
     [step] = numbers_in(board.text(".tip p:nth-child(2)"))[:1]
     assert 4 in state_at(the_log(), StepIndex(the_log()), step)["running"]
-    band = board.canvas(".waiting canvas")
+    band = board.canvas(".waiting > canvas")
     board.page.mouse.move(band["x"] + 400, band["y"] + 30)
     expect(board.root.locator(".tip")).to_contain_text("waiting")
     step, *_, waiting = numbers_in(board.text(".tip"))[:8]

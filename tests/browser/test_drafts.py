@@ -11,8 +11,8 @@ def test_the_tokens_panel_says_what_became_of_each_draft_of_the_step(open_board)
     log = scenario("speculation").run()
     board = open_board(log, "#step=4&selected=1")
     assert numbers_in(board.text(".drafts strong")) == [1, 3, 2, 4]
-    said = board.root.locator(".decisions [data-request='1'] .guess")  # above the fold
-    expect(said).to_have_text(["✓ apple", "✓ trees", "✗ ,", "– a"])
+    said = board.root.locator(".decisions [data-request='1'] .what", has_text="✓")  # above the fold
+    expect(said).to_contain_text(": ✓ apple ✓ trees ✗ , – a")
     drafts = board.root.locator(".drafts .draft")
     expect(drafts).to_have_class(["draft kept", "draft kept", "draft refused", "draft unused"])
     # A column each: the drafter's token, and below it the model's.

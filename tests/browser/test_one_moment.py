@@ -26,7 +26,11 @@ READS = 20
 _READ = r"""
 (root) => {
   const { step, unshared, shared, cached, free, running, waiting } = root.dataset;
-  const words = (selector) => root.querySelector(selector).textContent;
+  // Words of a board that moves quickly are on a canvas, which says them in its label.
+  const words = (selector) => {
+    const one = root.querySelector(selector);
+    return one.closest("[data-painted]")?.previousElementSibling.ariaLabel ?? one.textContent;
+  };
   const numbers = (text) => (text.match(/\d+/g) ?? []).map(Number);
   const steps = { root: Number(step), sentence: numbers(words(".sentence"))[0] };
   const strip = root.querySelector(".strip").getAttribute("aria-label");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { drawLife, formsOf } from "../src/drawing/lane.ts";
-import { placeWords } from "../src/drawing/lane_words.ts";
+import { drawWords, placeWords } from "../src/drawing/lane_words.ts";
 import { THEMES } from "../src/drawing/palette.ts";
 import { assertNames } from "./facts.js";
 import { recordingPencil } from "./recorder.js";
@@ -36,7 +36,7 @@ function drawn(width, pitch = 22) {
   const model = { requests: [span], lastStep: 40 };
   const scene = { scale, model, laneHeight: pitch, end: 700, narrow: false };
   const words = drawLife(painter, scene, { index: 0, from: 1, to: 4 }, BASE);
-  placeWords(painter, words, 9);
+  drawWords(painter, placeWords(painter, words), 9);
   const above = marks.filter(({ y, height }) => y + height < BASE - formsOf(pitch).decode);
   const texts = marks.filter(({ kind }) => kind === "text").map(({ text }) => text);
   return { above, texts, scale };

@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { countWords, placeWords } from "../src/drawing/lane_words.ts";
+import { countWords, drawWords, placeWords } from "../src/drawing/lane_words.ts";
 import { assertNames, names } from "./facts.js";
 import { recordingPencil } from "./recorder.js";
 
 test("a name comes before what follows it, and alone if only it fits", () => {
   const written = (room) => {
     const { painter, marks } = recordingPencil();
-    placeWords(painter, [{ name: "Cleo", text: "59+14", x: 10, y: 5, room }], 1);
+    const words = [{ name: "Cleo", text: "59+14", x: 10, y: 5, room }];
+    drawWords(painter, placeWords(painter, words), 1);
     return marks.map(({ text }) => text);
   };
   assert.deepEqual(written(100), ["Cleo", "59+14"]);

@@ -103,6 +103,6 @@ export function recordingPencil(width = 760, height = 400) {
     draw(painter);
     return painter;
   };
-  painter.lay = () => {};
+  painter.lay = painter.layPart = () => {};
   return { painter, marks: painter.context.marks };
 }

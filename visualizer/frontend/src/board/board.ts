@@ -19,10 +19,11 @@ import { HandoverOverlay } from "../panels/handover_overlay.ts";
 import { writeKnowledge } from "../panels/knowledge_panel.ts";
 import { MapPanel } from "../panels/map_panel.ts";
 import { MomentsBox } from "../panels/moments_box.ts";
+import type { Painted } from "../panels/painted.ts";
 import { QueuePanel } from "../panels/queue_panel.ts";
 import { type RunInWords, RunPanel } from "../panels/run_panel.ts";
 import { SeatsRow } from "../panels/seats_row.ts";
-import { fitSentence } from "../panels/sentence_panel.ts";
+import { SentencePanel } from "../panels/sentence_panel.ts";
 import { SummaryPanel } from "../panels/summary_panel.ts";
 import { emptyTables, writeTables } from "../panels/tables.ts";
 import { TimePanel } from "../panels/time_panel.ts";
@@ -54,7 +55,10 @@ export interface Panel {
   layout?: () => void; // for a new width
   draw?: () => void; // its canvases
   write: () => void; // its text
-  writeRest?: () => void; // rows that are not visible
+  /** Paints its text instead, unless it returns false. */
+  paint?: () => unknown;
+  painted?: Painted[];
+  writeLabels?: () => void; // what is written in every step: labels of canvases, what the reader has asked for
   tables?: () => HTMLElement[];
 }
 
@@ -112,8 +116,8 @@ const FAR_WALL = [
   [1800, 2],
   [1100, 1.5],
 ];
-const MOMENTS = 190; // px beside the sentence
-const IDLE = 120; // ms without a change before invisible rows are written
+const IDLE = 120; // ms without a change before words that were painted are written
+const MANY = 40; // running requests: their rows are painted first
 
 export class Board extends Shell {
   /** Whether it follows a running engine. */
@@ -134,7 +138,7 @@ export class Board extends Shell {
   panel: PanelName | null;
   only: PanelName | null;
   model!: Model;
-  sentence!: HTMLElement;
+  lead!: SentencePanel;
   run: RunPanel;
   /** Those that the board has. */
   parts!: Parts;
@@ -152,7 +156,6 @@ export class Board extends Shell {
   handover!: HandoverOverlay;
   grid!: HTMLElement;
   knowledge!: HTMLElement;
-  moments!: MomentsBox;
   summary!: SummaryPanel;
   showsTables?: boolean;
   /** CSS pixels per board pixel. */
@@ -160,6 +163,11 @@ export class Board extends Shell {
   shown!: Panel[];
   frame!: Frame;
   idleTimer?: number;
+  /** Whether steps follow each other so quickly that their words are painted, not written. */
+  isMoving = false;
+  movedAt = -Infinity;
+  /** The panels whose elements have the words of another step. */
+  stale: Set<Panel> = new Set();
   /** What each panel has drawn last. */
   drawn: Map<Panel, unknown[]> = new Map();
 
@@ -208,7 +216,6 @@ export class Board extends Shell {
 
   build() {
     const { signal, root, store, panel: alone } = this;
-    this.sentence = h("p", { class: alone ? "sentence for-screen-readers" : "sentence" });
     this.parts = Object.fromEntries(
       NAMES.filter((name) => !alone || name === alone).map((name) => [
         name,
@@ -239,8 +246,7 @@ export class Board extends Shell {
     this.knowledge = h("section.knowledge", { "aria-label": "What this log knows" });
     const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
-    this.moments = new MomentsBox(actions.moment);
-    const lead = alone ? this.sentence : h("div.lead", this.sentence, this.moments.element);
+    this.lead = new SentencePanel(this, new MomentsBox(actions.moment));
     this.summary = new SummaryPanel((slo) => store.set({ slo }));
     boxes.push(this.summary.box);
     const summary = alone ? [] : [this.summary.element];
@@ -251,7 +257,7 @@ export class Board extends Shell {
       ...summary,
       ...run,
       this.search.walk,
-      lead,
+      this.lead.element,
       this.bar,
       this.grid,
       ...boxes,
@@ -390,6 +396,7 @@ export class Board extends Shell {
       this.time.layout();
       this.render();
     }
+    if (names.has("step")) this.noticeMove();
     if (names.has("step")) this.axis?.revealCursor();
     if (names.has("selected")) this.axis?.revealSelected();
     const moved = ["step", "selected", "block", "touched", "queue"].some((name) => names.has(name));
@@ -405,6 +412,14 @@ export class Board extends Shell {
     this.showControls();
     if (names.has("slo") || moved || ["range", "window", "axis"].some((name) => names.has(name)))
       this.onChange(this.state());
+  }
+
+  /** Tells whether words are written or painted. */
+  noticeMove() {
+    const now = performance.now();
+    const isMany = this.model.frame(this.store.step).running.length > MANY;
+    this.isMoving = !this.isLive && (this.store.playing || now - this.movedAt < IDLE || isMany);
+    this.movedAt = now;
   }
 
   /**
@@ -490,21 +505,34 @@ export class Board extends Shell {
   /** Writes all text for the step that has just been drawn. */
   write(panels: Panel[]) {
     this.tooltip.update(); // before the DOM changes, because it reads the layout
-    const { frame, narrow, unit } = this;
-    const width = this.laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
-    this.moments.show(this.model, frame.step);
     this.writeSummary();
-    if (this.showsSeats) this.seats.write();
-    fitSentence(this.sentence, this.context(), { narrow, unit, width });
-    for (const panel of panels) {
-      panel.write();
-      tell(panel.element, { step: frame.step });
-      this.drawn.set(panel, this.readBy(panel));
-    }
+    this.writeWords([this.lead, ...(this.showsSeats ? [this.seats] : []), ...panels]);
     if (this.showsTables) writeTables(this.shown);
     else emptyTables(this.shown);
     clearTimeout(this.idleTimer);
-    this.idleTimer = setTimeout(() => this.writeRest(), IDLE);
+    this.idleTimer = setTimeout(() => this.rest(), IDLE);
+  }
+
+  /** Writes the words of panels or, while steps follow each other quickly, paints them. */
+  writeWords(panels: Panel[]) {
+    const active = this.isMoving ? focused(this.root) : null;
+    const isFree = ({ painted }: Panel) => !painted?.some((one) => one.isUsed(active));
+    // First what is painted: after the DOM has changed, a text on a canvas makes the browser compute styles.
+    const paints = this.isMoving ? panels.filter((one) => one.paint && isFree(one)) : [];
+    const fine = new Set(paints.filter((panel) => panel.paint?.() !== false));
+    for (const panel of panels) {
+      const isPainted = fine.has(panel);
+      for (const one of panel.painted ?? []) one.show(isPainted);
+      if (isPainted) this.stale.add(panel);
+      else {
+        this.stale.delete(panel);
+        panel.write();
+      }
+      panel.writeLabels?.();
+      tell(panel.element, { step: this.frame.step });
+      this.drawn.set(panel, this.readBy(panel));
+    }
+    tell(this.root, { moving: this.stale.size > 0 });
   }
 
   /** States on the root what is shown. */
@@ -536,9 +564,11 @@ export class Board extends Shell {
     if (!this.panel) this.summary.write(this.store, this.theme, this.view.lastOfLog);
   }
 
-  /** Writes the rows that are not visible; they are left out while the user moves through the log. */
-  writeRest() {
-    for (const panel of this.shown) panel.writeRest?.();
+  /** Writes what is left out while the cursor moves: tables, and the words that have been painted. */
+  rest() {
+    if (this.store.playing) return;
+    this.isMoving = false;
+    this.writeWords([...this.stale]);
     if (!this.showsTables) writeTables(this.shown);
   }
 
@@ -553,7 +583,7 @@ export class Board extends Shell {
     if (!this.bar.hidden) this.slider.show({ step, first, last });
     const speaks = !this.panel || this.root.contains(focused(this.root));
     const isSilent = playing || this.isBusy || !speaks;
-    setAttribute(this.sentence, "aria-live", isSilent ? "off" : "polite");
+    setAttribute(this.lead.sentence, "aria-live", isSilent ? "off" : "polite");
     const axis = this.time?.timeAxis.kind ?? this.store.axis;
     tell(this.root, { playing, axis, range: this.store.range?.join("-") ?? "" });
   }

@@ -6,7 +6,7 @@
  */
 
 import type { Cells } from "./cells.ts";
-import type { LaneWord } from "./lane_words.ts";
+import type { PlacedWord } from "./lane_words.ts";
 import { drawMark, markOf } from "./marks.ts";
 import type { Theme } from "./palette.ts";
 
@@ -71,8 +71,10 @@ export class CanvasPainter {
   kept: CanvasPainter | null = null;
   /** What that picture shows; null: it has to be drawn again. */
   keptKey: string | null = null;
+  /** How often it was drawn, if it is a cached picture. */
+  drawn = 0;
   /** The labels to write over the lanes of this picture. */
-  words: LaneWord[] = [];
+  words: PlacedWord[] = [];
   /** The pixels of small blocks. */
   cells: Cells | null = null;
   /** The font set last; null: resizing has reset it. */
@@ -102,6 +104,7 @@ export class CanvasPainter {
     if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
       [canvas.width, canvas.height] = pixels;
       this.font = null;
+      context.direction = "ltr"; // otherwise each text asks for the element's style
       canvas.style.width = `${width * scale}px`;
       canvas.style.height = `${height * scale}px`;
     }
@@ -134,6 +137,7 @@ export class CanvasPainter {
       kept.context.setTransform(this.context.getTransform());
       draw(kept);
       this.keptKey = full;
+      kept.drawn += 1;
     }
     return kept;
   }
@@ -150,6 +154,17 @@ export class CanvasPainter {
     context.drawImage(canvas, 0, 0);
     context.restore();
     this.font = font;
+  }
+
+  /** Puts a part of a picture of this size on the canvas, where it is there. */
+  layPart({ canvas }: CanvasPainter, ...[x, y, width, height]: Rect) {
+    const { context, ratio } = this;
+    const { a, e, f } = context.getTransform();
+    const [left, top] = [Math.floor(e + a * x), Math.floor(f + a * y)];
+    const size = [Math.ceil(width * ratio) + 1, Math.ceil(height * ratio) + 1] as const;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.drawImage(canvas, left, top, ...size, left, top, ...size);
+    context.setTransform(a, 0, 0, a, e, f);
   }
 
   /** Runs `draw` at a fraction of the current opacity. */

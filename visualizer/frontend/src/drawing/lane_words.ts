@@ -4,7 +4,7 @@
  */
 
 import type { RequestSpan, Segment } from "../model/request_spans.ts";
-import type { CanvasPainter } from "./canvas_painter.ts";
+import type { CanvasPainter, Rect } from "./canvas_painter.ts";
 import { plural } from "./html.ts";
 import type { LaneForms, LaneScene } from "./lane.ts";
 import { LABELLED } from "./lane_drafts.ts";
@@ -19,10 +19,18 @@ export interface LaneWord {
   room?: number; // px
   muted?: boolean;
   until?: number; // the step after which it is paler
-  ground?: string; // the colour behind it
   behind?: boolean; // left out where others are in the way
   lane?: number;
 }
+
+/** words that have room: what is written of them, and where */
+export type PlacedWord = LaneWord & {
+  until: number;
+  lead: number; // px of the name
+  named: string;
+  written: string;
+  rect: Rect;
+};
 
 /** a prefill or a catch-up */
 export type Chunk = Segment & Required<Pick<Segment, "start" | "count" | "found">>;
@@ -86,15 +94,16 @@ const mostDrafts = (span: RequestSpan) =>
   span.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
 
 /**
- * Writes words: a bold name and what follows it, paler after `step`, and in the long form where it fits and the topic
- * has not been explained yet. Without room for both, the name goes first. Words marked `behind` are left out where
- * others on their line are in the way.
+ * Finds the words that have room: a bold name and what follows it, in the long form where it fits and the topic has not
+ * been explained yet. Without room for both, the name goes first. Words marked `behind` are left out where others on their
+ * line are in the way.
  */
-export function placeWords(painter: CanvasPainter, words: LaneWord[], step: number) {
+export function placeWords(painter: CanvasPainter, words: LaneWord[]) {
+  const placed: PlacedWord[] = [];
   const told = new Set();
   const ends = new Map(); // by height: where the last words end
   for (const word of words) {
-    const { name, text, long, topic, x, y, muted, ground, behind } = word;
+    const { name, text, long, topic, x, y, behind } = word;
     const { room = Infinity, until = 0 } = word;
     if (behind && x < (ends.get(y) ?? -Infinity) + 4) continue;
     const lead = name ? painter.measure(name, NAME) + (text ? 4 : 0) : 0;
@@ -104,13 +113,30 @@ export function placeWords(painter: CanvasPainter, words: LaneWord[], step: numb
     const written = explains ? long : fits(text) ? text : "";
     const named = name && lead - (text ? 4 : 0) <= room ? name : "";
     if (!written && !named) continue;
-    const { theme } = painter;
-    const isLater = until > step;
+    const end = x + lead + painter.measure(written, SMALL);
+    ends.set(y, end);
+    const rect: Rect = [x - 2, y - 11, end - x + 4, 15];
+    placed.push({ ...word, until, lead, written, named, rect });
+  }
+  return placed;
+}
+
+/** Writes words that have their places, paler after `step`. */
+export function drawWords(
+  painter: CanvasPainter,
+  placed: PlacedWord[],
+  step: number,
+  ground: string,
+) {
+  const { muted: pale, ink } = painter.theme;
+  // First all names, then all others: another font takes time.
+  for (const { named, x, y, until, behind } of placed) {
+    const color = until > step ? pale : ink;
+    if (named) painter.text(named, x, y, { ...NAME, color, halo: behind ? undefined : ground });
+  }
+  for (const { written, name, x, y, lead, muted, until, behind } of placed) {
+    const color = muted || until > step || name ? pale : ink;
     const halo = behind ? undefined : ground;
-    if (named)
-      painter.text(named, x, y, { ...NAME, color: isLater ? theme.muted : theme.ink, halo });
-    const color = muted || isLater || name ? theme.muted : theme.ink;
     if (written) painter.text(written, x + lead, y, { ...SMALL, color, halo });
-    ends.set(y, x + lead + painter.measure(written, SMALL));
   }
 }

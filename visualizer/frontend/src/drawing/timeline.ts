@@ -12,7 +12,7 @@ import type { CanvasPainter } from "./canvas_painter.ts";
 import { AFTER, type CursorScene, cursorBand, cursorLines, fadedAfter, veil } from "./cursor.ts";
 import { drawLife, formsOf } from "./lane.ts";
 import { laneAt, occupantsBetween, type Packing, sitterAt } from "./lane_packing.ts";
-import { type LaneWord, placeWords } from "./lane_words.ts";
+import { drawWords, type LaneWord, placeWords } from "./lane_words.ts";
 import { axisTicks } from "./time_axis.ts";
 import { timeTicks } from "./wall_axis.ts";
 
@@ -47,9 +47,9 @@ export function drawTimeline(painter: CanvasPainter, scene: TimelineScene) {
   const chosen = chosenLane(scene);
   if (chosen != null && chosen >= first && chosen <= last) drawChosenBand(painter, scene, chosen);
   const lives = painter.layer(`${scene.still} ${scroll} ${pitch}`, (layer) => {
-    layer.words = [];
-    for (let lane = first; lane <= last; lane += 1)
-      layer.words.push(...drawLane(layer, scene, lane));
+    const words: LaneWord[] = [];
+    for (let lane = first; lane <= last; lane += 1) words.push(...drawLane(layer, scene, lane));
+    layer.words = placeWords(layer, words);
   });
   painter.lay(lives);
   const ground = (lane: number | undefined) => painter.theme[lane === chosen ? "band" : "ground"];
@@ -60,9 +60,18 @@ export function drawTimeline(painter: CanvasPainter, scene: TimelineScene) {
   for (let at = from; at < forks.length && forks[at].forked.step <= scale.last; at += 1)
     drawElbow(painter, scene, forks[at]);
   cursorLines(painter, scene, -HEADROOM, viewHeight);
-  const words = lives.words.map((word) => ({ ...word, ground: ground(word.lane) }));
+  // Outlined words take longer than all else. They are drawn once as they are before the cursor, once as they are after it.
+  const { words } = lives;
+  const worded = (within: CanvasPainter, step: number) =>
+    within.layer(`${lives.drawn}`, (layer) => drawWords(layer, words, step, painter.theme.ground));
+  const before = worded(lives, Infinity);
+  const after = worded(before, -Infinity);
+  const now = fadedAfter(scene);
   painter.clipped(...plot, viewHeight + HEADROOM, () => {
-    placeWords(painter, words, fadedAfter(scene));
+    for (const { until, lane, rect } of words)
+      if (lane !== chosen) painter.layPart(until > now ? after : before, ...rect);
+    const own = words.filter(({ lane }) => lane === chosen);
+    drawWords(painter, own, now, ground(chosen ?? undefined));
     for (const handover of handovers(scene)) drawHandover(painter, scene, handover);
   });
 }

@@ -37,10 +37,12 @@ export interface StepInfo {
   scheduled: number | null; // seq of its step_scheduled
 }
 
-/** Events between two kept copies of the state: as many as a chunk of an indexed log has. */
+/** Events between two kept copies of the state: at most as many as a chunk of an indexed log has. */
 const KEYFRAME_EVERY = 1024;
 /** Copies of the state of an indexed log, which has states that need less memory. */
 const COPIES_KEPT = 64;
+/** Fewer at first: a short log has several copies, too. */
+const untilCopy = (seq: number) => Math.min(Math.max(128, seq >> 4), KEYFRAME_EVERY);
 /** Cached frames, because all panels ask for the same one. */
 const FRAMES_KEPT = 4;
 
@@ -55,7 +57,7 @@ export class Model {
   #copies: State[] = [];
   #slices: { seq: number; bytes: Uint8Array }[] = [];
   /** The first event after which another copy is due. */
-  #nextCopy = KEYFRAME_EVERY;
+  #nextCopy = untilCopy(0);
   /** The state that was asked for last, because the next one is often one step later. */
   #cursor: State | null = null;
   #frames: Map<number, Frame> = new Map();
@@ -392,7 +394,7 @@ export class Model {
       }
       if (type === "keyframe") {
         this.firstSeq = seq;
-        this.#nextCopy = seq + KEYFRAME_EVERY;
+        this.#nextCopy = seq + untilCopy(this.#live.seq);
         this.stepsBefore = this.#live.step;
         this.#join();
       }
@@ -443,7 +445,7 @@ export class Model {
     this.#record();
     if (last && this.#live.seq >= this.#nextCopy) {
       this.#copies.push(this.#live.copy());
-      this.#nextCopy = this.#live.seq + KEYFRAME_EVERY;
+      this.#nextCopy = this.#live.seq + untilCopy(this.#live.seq);
     }
     this.#addStep(step, "pending");
   }

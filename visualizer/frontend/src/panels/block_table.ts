@@ -7,6 +7,7 @@ import { plural } from "../drawing/html.ts";
 import { chip } from "../drawing/words_html.ts";
 import type { Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
+import { baseline, type Painted, paintWords } from "./painted.ts";
 
 /** width: px that are available */
 type TableContext = Omit<BoardContext, "block"> & { claim: Claim; width: number };
@@ -20,13 +21,63 @@ const PADDING = 6;
 const NARROWEST = 38;
 const WIDEST = 80; // a longer name ends in an ellipsis
 
+const NONE = "Click a request to see its block table.";
+const TITLE = { size: 11, line: 17, top: 6, after: 8 }; // px, as in board.css
+
+/** What the table of the selected request shows; null if it has no blocks. */
+function shownIn({ model, frame, selected, claim: { table }, width }: TableContext) {
+  if (!table?.blocks.length || selected == null) return null;
+  const title = table.lost ? "block table until this step" : "block table";
+  const columns = columnsOf(table, model);
+  const cell = cellWidth(columns);
+  const fits = Math.max(1, Math.floor((width - HEAD) / cell));
+  const isPart = fits < columns.length;
+  const part = isPart ? `; ${fits} of them here` : "";
+  const first = isPart ? firstShown(columns.map(changedHands(table, frame, selected)), fits) : null;
+  const words = `${title}, ${plural(table.blocks.length, "block")}${part}`;
+  return { words, columns, cell, fits, first };
+}
+
+/** Paints what `blockTableNodes` describes. */
+export function paintBlockTable(picture: Painted, context: TableContext & { unit: number }) {
+  const { frame, selected, claim, width } = context;
+  const { size, line, top, after } = TITLE;
+  const shown = shownIn(context);
+  const painter = picture.begin(width, TITLE.top + 84, context, shown?.words ?? NONE);
+  const { ink, muted } = painter.theme;
+  const name =
+    selected == null
+      ? []
+      : [{ text: `${context.model.request(selected)?.name}`, request: selected }];
+  if (!shown) {
+    const words = selected == null ? NONE : ` ${holdsNothing(frame, selected, claim)}`;
+    const form = { y: top, width, size, line: 15, color: muted };
+    paintWords(painter, [...name, { text: words }], form, context);
+    return;
+  }
+  const { words, columns, cell, fits, first } = shown;
+  const [head] = paintWords(painter, name, { y: top, width, size, line }, context);
+  painter.text(words, head.width + after, top + baseline(size, line), { color: muted });
+  const rows = ["logical", "physical", ""].slice(0, columns[0].length);
+  const seen = columns.slice(first ?? 0, (first ?? 0) + fits);
+  rows.forEach((row, at) => {
+    const base = top + (at + 1) * line + baseline(size, line);
+    painter.text(row, 0, base, { color: muted });
+    const form = at === 1 ? { bold: true, color: ink } : { size: at ? 10.5 : size, color: muted };
+    seen.forEach((column, i) => {
+      const text = painter.cut(`${column[at]}`, cell - PADDING, form);
+      painter.text(text, HEAD + (i + 0.5) * cell, base, { ...form, align: "center" });
+    });
+  });
+}
+
 /** The nodes below the block map. */
 export function blockTableNodes(context: TableContext) {
-  const { model, frame, selected, claim, width } = context;
-  if (selected == null) return [v("p.note.muted", "Click a request to see its block table.")];
-  const { table } = claim;
+  const { frame, selected, claim } = context;
+  if (selected == null) return [v("p.note.muted", NONE)];
   const who = chip(selected, context);
-  if (!table?.blocks.length)
+  const shown = shownIn(context);
+  if (!shown)
     return [
       v(
         "p.note",
@@ -35,19 +86,13 @@ export function blockTableNodes(context: TableContext) {
         v("span.muted", ` ${holdsNothing(frame, selected, claim)}`),
       ),
     ];
-  const title = table.lost ? "block table until this step" : "block table";
-  const columns = columnsOf(table, model);
-  const cell = cellWidtv(columns);
-  const fits = Math.max(1, Math.floor((width - HEAD) / cell));
-  const isPart = fits < columns.length;
-  const part = isPart ? `; ${fits} of them here` : "";
-  const first = isPart ? firstShown(columns.map(changedHands(table, frame, selected)), fits) : null;
+  const { words, columns, cell, fits, first } = shown;
   return [
     v(
       "div.block-table.small",
       { style: `--cell: ${cell}; --columns: ${fits}` },
       who,
-      v("span.muted", `${title}, ${plural(table.blocks.length, "block")}${part}`),
+      v("span.muted", words),
       v(
         "div.scroll",
         {
@@ -75,7 +120,7 @@ export function scrollToChanged(parent: Element, unit: number, isOther: boolean)
   if (scroll && (left || isOther)) scroll.scrollLeft = Number(left ?? 0) * unit;
 }
 
-function cellWidtv(columns: Column[]) {
+function cellWidth(columns: Column[]) {
   const letters = Math.max(...columns.flat().map((words) => `${words}`.length));
   return Math.min(Math.max(NARROWEST, Math.ceil(PADDING + letters * LETTER)), WIDEST);
 }

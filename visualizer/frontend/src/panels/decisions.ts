@@ -1,41 +1,32 @@
 /**
  * The scheduler panel: the decisions of a step in order, with tokens, remaining budget and reasons, and the
  * function of the engine that made the decision under the pointer.
- *
- * A batch of two hundred requests has two hundred rows, most of them alike and not visible. Writing them all
- * takes longer than drawing all pictures, so at first only the visible rows are written. The others follow when
- * the user stops moving; their height is reserved, so nothing moves.
  */
 
 import type { Board, BoardContext, Panel } from "../board/board.ts";
 import { Part } from "../board/part.ts";
 import { patchChildren, v } from "../board/patch_children.ts";
 import { labAddress, sourceOf } from "../board/sources.ts";
-import { CanvasPainter } from "../drawing/canvas_painter.ts";
+import type { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, h, plural, setAttribute, visible } from "../drawing/html.ts";
+import { breakLines, drawLines, type Words } from "../drawing/text_lines.ts";
 import { chip, wordNodes } from "../drawing/words_html.ts";
 import type { Decision } from "../model/decisions.ts";
 import type { Frame } from "../model/frame.ts";
 import { type Fact, knowledgeWords, lacks } from "../model/knowledge.ts";
 import { draftsOf } from "../model/tokens.ts";
+import { baseline, Painted, paintTitle, SWATCH } from "./painted.ts";
 
 type Line = Pick<Decision, "kind" | "spans"> & Partial<Decision>;
-
-/** of the table, with the lines from `first` to `last` */
-type Body = { first: number; last: number; plain: boolean };
 
 /** The most requests named in one line; two thousand waiting requests would fill the page. */
 const MOST_NAMED = 24;
 const NAME = { size: 12.5, bold: true };
-const SEEN = 17; // rows of the list that are written at first, if each has one line; more in a higher list
-const LINE = 17; // px
-const PADDING = 1.5; // px above and below the lines of a row
-const ROW = LINE + 2 * PADDING;
-// At most, in px: a letter, and what stands beside the words of a row; in letters: a name and its swatch.
-const LETTER = 8;
-const BESIDE = 200;
-const NAMED_AS = 8;
-const TOGETHER = 6; // plain rows per body of the table
+// px, as in board.css
+const LINE = 17;
+const PADDING = 1.5; // above and below the lines of a row
+const HEAD = 22;
+const WHO = { left: 8, beside: 33.5 }; // of a name: its place, and what is beside it
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
 export class DecisionsPanel extends Part {
@@ -45,20 +36,25 @@ export class DecisionsPanel extends Part {
     focusin: (event) => this.look(event),
     pointerover: (event) => this.look(event),
   });
-  seen = SEEN;
+  picture = new Painted(this.list);
+  painted = [this.picture];
   /** The size of the list in board pixels, from the browser's last layout. */
   room = { width: 300, height: 0 };
   watched: Element | null = null;
-  isScrolled = false;
   observer = new ResizeObserver(([{ contentRect }]) => this.resized(contentRect));
-  ruler = new CanvasPainter(h("canvas"));
   source = h("p.note.source");
-  element = h("section.decisions", { "aria-label": "Decisions" }, this.list, this.source);
+  sourcePicture = new Painted(this.source);
+  element = h(
+    "section.decisions",
+    { "aria-label": "Decisions" },
+    this.picture.element,
+    this.sourcePicture.element,
+  );
   lines!: Line[];
-  context!: BoardContext;
 
   constructor(board: Board) {
     super(board);
+    this.painted.push(this.sourcePicture);
     board.signal.addEventListener("abort", () => this.observer.disconnect());
   }
 
@@ -70,65 +66,100 @@ export class DecisionsPanel extends Part {
   write() {
     const { board } = this;
     this.lines = linesOf(board.frame);
-    this.context = board.context();
-    const moment = this.lines.findIndex(({ hot }) => hot);
-    // A highlighted row below the first ones is scrolled to the middle, as far as the list can scroll.
-    this.writeSeen(moment);
-    this.writeSource(moment);
+    patchChildren(this.list, decisionNodes(this.lines, board.context(), this.picture.painter));
+    this.writeSource(this.lines.findIndex(({ hot }) => hot));
     const list = scrolledIn(this.element);
     if (list && list !== this.watched) this.watch(list);
     // After all text is written: reading the layout now would compute it twice.
-    if (this.isScrolled || (moment >= 0 && this.isBelow(moment)))
-      queueMicrotask(() => this.showMoment());
-    else if (list) clip(list, ""); // until the user stops moving
+    queueMicrotask(() => this.showMoment());
+  }
+
+  /** Paints the rows in sight, as `write` and `showMoment` would show them. */
+  paint() {
+    const { board, room } = this;
+    const context = board.context();
+    const { frame, theme } = board;
+    const { muted: color, band, ink } = theme;
+    const lines = linesOf(frame);
+    this.lines = lines;
+    const counts = countsOf(context);
+    const height = HEAD + room.height;
+    const painter = this.picture.begin(room.width, height, board, counts);
+    paintTitle(painter, TITLE, counts);
+    const beside = WHO.beside + widestName(lines, context, painter);
+    const { size } = NAME;
+    let bottom = 0;
+    const rows = lines.map((one) => {
+      const words = wordsOf(one, context);
+      const isWide = one.request == null || !!one.requests;
+      const budget = one.tokens == null || isWide ? "" : budgetOf(one);
+      const right = budget && painter.measure(budget, { size }) + WHO.left;
+      const x = isWide ? WHO.left : beside;
+      const width = room.width - x - Number(right);
+      const broken = breakLines(painter, words, { width, size, swatch: SWATCH });
+      const row = { one, broken, x, budget, isWide, top: bottom };
+      bottom += broken.length * LINE + 2 * PADDING;
+      return row;
+    });
+    const moment = rows.findIndex(({ one }) => one.hot);
+    const end = rows[moment + 1]?.top ?? bottom;
+    const middle = rows[moment]?.top - room.height / 2;
+    const scrolled = moment < 0 || end <= room.height ? 0 : Math.min(middle, bottom - room.height);
+    for (const { one, broken, x, budget, isWide, top } of rows) {
+      const y = HEAD + top - scrolled;
+      const tall = broken.length * LINE + 2 * PADDING;
+      if (y + tall <= HEAD || y >= height) continue;
+      if (one.hot) {
+        painter.fill(0, Math.max(HEAD, y), room.width, tall, band);
+        painter.fill(0, Math.max(HEAD, y), 3, tall, ink);
+      }
+      const first = Math.max(0, Math.ceil((HEAD - y - PADDING) / LINE));
+      const seen = Math.floor((height - y - PADDING) / LINE);
+      const form = { size, line: LINE, swatch: SWATCH, ...laneIn(context) };
+      const base = Math.round(y + PADDING + baseline(size, LINE));
+      drawLines(painter, broken.slice(first, seen), { ...form, x, y: base + first * LINE });
+      if (first > 0 || seen < 1 || isWide || one.request == null) continue;
+      const who = breakLines(painter, [nameOf(one.request, context)], { ...form, width: Infinity });
+      drawLines(painter, who, { ...form, x: WHO.left, y: base });
+      if (budget) painter.text(budget, room.width, base, { size, color, align: "right" });
+    }
+    this.#paintSource(moment);
+  }
+
+  #paintSource(index: number) {
+    const { board, room, lines } = this;
+    const line = lines[index];
+    const source = line && sourceOf(board.frame, line);
+    const where = source ? `${source.file}::${source.name}` : "";
+    const painter = this.sourcePicture.begin(room.width, 36, board, where);
+    if (!source) return;
+    const { muted: color } = board.theme;
+    const kind = `${line.kind}: `;
+    const base = 6 + baseline(11, 15);
+    painter.text(kind, 0, base, { color });
+    const style = { size: 11, mono: !labAddress(source.file, board.project) };
+    let [x, y] = [painter.measure(kind), base];
+    for (const part of where.split(/(?<=\/)/)) {
+      const width = painter.measure(part, style);
+      if (x + width > room.width) [x, y] = [0, y + 15];
+      painter.text(part, x, y, style);
+      x += width;
+    }
   }
 
   watch(list: HTMLElement) {
     this.watched = list;
     this.observer.disconnect();
     this.observer.observe(list);
-    list.onscroll = () => {
-      this.isScrolled = list.scrollTop > 0;
-      hideCutLines(list, this.board.unit);
-    };
+    list.onscroll = () => hideCutLines(list, this.board.unit);
   }
 
-  /** Writes the visible rows. */
-  writeSeen(moment: number) {
-    const { seen, lines } = this;
-    const top = moment < seen ? 0 : Math.min(moment - seen / 2, lines.length - seen) - 1;
-    this.writeRows(top, Math.max(seen, moment + seen / 2 + 1));
-  }
-
-  /** Writes the rows that `write` left out because they are not visible. */
-  writeRest() {
-    if (!this.lines) return;
-    this.writeRows(0, this.lines.length);
-    const list = scrolledIn(this.element);
-    if (list) hideCutLines(list, this.board.unit);
-  }
-
-  /** Fits the rows that are written to a list of another size. */
+  /** Fits the list to another size. */
   resized({ width, height }: DOMRectReadOnly) {
     const { unit } = this.board;
     this.room = { width: width / unit, height: height / unit };
-    this.seen = Math.max(this.seen, Math.ceil(this.room.height / ROW) + 1);
-    const moment = this.lines.findIndex(({ hot }) => hot);
-    this.writeSeen(moment);
-    if (moment >= 0 && this.isBelow(moment)) this.showMoment();
-  }
-
-  /** Whether a row may lie below the visible ones. Reading where it is would force a layout in every step. */
-  isBelow(index: number) {
-    const { width, height } = this.room;
-    let bottom = 0;
-    for (const { spans, requests = [] } of this.lines.slice(0, index + 1)) {
-      const letters = spans.reduce((sum, { text }) => sum + text.length, 0);
-      const names = NAMED_AS * Math.min(requests.length, MOST_NAMED);
-      bottom +=
-        LINE * Math.ceil(((letters + names) * LETTER) / Math.max(80, width - BESIDE)) + 2 * PADDING;
-    }
-    return bottom > height;
+    if (this.picture.canvas.hidden) this.showMoment();
+    else requestAnimationFrame(() => this.picture.canvas.hidden || this.paint());
   }
 
   /** Scrolls a long list to its highlighted row, without scrolling the page. */
@@ -140,15 +171,7 @@ export class DecisionsPanel extends Part {
     const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
     const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
     if (list.scrollTop !== top) list.scrollTop = top;
-    this.isScrolled = top > 0;
     hideCutLines(list, board.unit);
-  }
-
-  writeRows(from: number, to: number) {
-    patchChildren(
-      this.list,
-      decisionNodes(this.lines, this.context, { from, to, ruler: this.ruler }),
-    );
   }
 
   /** The function that made a decision, as a link if JupyterLab can open it, otherwise as a path to copy. */
@@ -207,48 +230,56 @@ function clip(list: HTMLElement, path: string) {
   else if (list.hasAttribute("style")) list.removeAttribute("style");
 }
 
-/** The nodes of the list; of the plain rows only those from line `from` to line `to`. */
-function decisionNodes(
-  lines: Line[],
-  context: BoardContext,
-  { from, to, ruler }: { from: number; to: number; ruler: CanvasPainter },
-) {
-  const { model, frame } = context;
+const TITLE = "Decisions, in order";
+
+function countsOf({ model, frame }: BoardContext) {
   const { held, all } = frame.seats;
   const isUnknown = (...facts: Fact[]) => lacks(model, ...facts) && knowledgeWords.unknown;
   const seats = isUnknown("settings", "admissions") || `${held} of ${plural(all, "seat")} taken`;
-  const counts = `${seats}, ${isUnknown("queue") || frame.waitingCount} waiting`;
-  const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
-    const isSeen = !plain || (first <= to && last >= from);
-    const rows = isSeen
-      ? lines.slice(first, last + 1).map((line, i) => row(line, first + i, context))
-      : [];
-    const style = plain ? `--rows: ${last - first + 1}` : null;
-    return v("tbody", { class: plain ? "plain" : null, style }, ...rows);
-  });
-  const widths = lines.map(({ request, requests }) =>
-    request == null || requests ? 0 : ruler.measure(model.tag(request).text, NAME),
+  return `${seats}, ${isUnknown("queue") || frame.waitingCount} waiting`;
+}
+
+const widestName = (lines: Line[], { model }: BoardContext, ruler: CanvasPainter) =>
+  Math.max(
+    0,
+    ...lines.map(({ request, requests }) =>
+      request == null || requests ? 0 : ruler.measure(model.tag(request).text, NAME),
+    ),
   );
-  const style = `--name: ${Math.max(0, ...widths)}`;
-  const none = !lines.length && v("caption.muted", "No decision in this step.");
-  const table = v("table", { style }, ...bodies, none);
+
+/** The nodes of the list. */
+function decisionNodes(lines: Line[], context: BoardContext, ruler: CanvasPainter) {
+  const rows = lines.map((line, i) => row(line, i, context));
+  const style = `--name: ${widestName(lines, context, ruler)}`;
+  const none = !lines.length && v("caption.muted", NONE);
+  const table = v("table", { style }, v("tbody", ...rows), none);
   return [
-    v("h2", "Decisions, in order", v("span.count.small.muted", counts)),
+    v("h2", TITLE, v("span.count.small.muted", countsOf(context))),
     v("div.scroll", { tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
   ];
 }
 
-/** Groups of neighbouring lines for the bodies of the table: plain ones, a few together, and others. */
-function bodiesOf(lines: Line[]) {
-  const bodies: Body[] = [];
-  for (const [i, line] of lines.entries()) {
-    const plain = Boolean(line.plain);
-    const body = bodies.at(-1);
-    const isFull = plain && body && i - body.first >= TOGETHER;
-    if (body?.plain === plain && !isFull) body.last = i;
-    else bodies.push({ first: i, last: i, plain });
+const NONE = "No decision in this step.";
+const budgetOf = ({ tokens, left }: Line) => `${plural(Number(tokens), "token")}, ${left} left`;
+const laneIn = ({ model, frame, selected }: BoardContext) => ({
+  selected,
+  laneOf: (id: number) => model.laneOf(id, frame.step),
+});
+const nameOf = (request: number, { model }: BoardContext) => ({
+  text: model.request(request)?.name ?? `r${request}`,
+  request,
+});
+
+/** The words of a line. One about several requests begins with the first of them and the selected one. */
+function wordsOf({ spans, request, requests, tokens }: Line, context: BoardContext): Words[] {
+  if (requests || request == null) {
+    const all = requests ?? [];
+    const named = all.filter((id, i) => i < MOST_NAMED || id === context.selected);
+    const names = named.flatMap((id) => [nameOf(id, context), { text: " " }]);
+    const rest = all.length - named.length;
+    return [...names, { text: rest ? `and ${rest.toLocaleString("en")} more ` : "" }, ...spans];
   }
-  return bodies;
+  return tokens == null ? spans : [...spans, { text: draftWords(context.frame, request) }];
 }
 
 /** Joins three or more arrivals into one line that names the requests. */
@@ -268,40 +299,26 @@ function row(decision: Line, index: number, context: BoardContext) {
     "data-heat": decision.heat ?? null,
     "data-request": decision.request ?? null,
   };
-  const words = wordNodes(decision.spans, context);
-  if (decision.requests || decision.request == null) {
-    const who = namesOf(decision.requests ?? [], context);
-    return v("tr", attributes, v("td.wide", { colspan: 3 }, ...who, " ", ...words));
-  }
+  const words = wordNodes(wordsOf(decision, context), context);
+  if (decision.requests || decision.request == null)
+    return v("tr", attributes, v("td.wide", { colspan: 3 }, ...words));
   const who = v("td.who", chip(decision.request, context));
   if (decision.tokens == null)
     return v("tr", attributes, who, v("td.what", { colspan: 2 }, ...words));
-  words.push(...draftNodes(context.frame, decision.request));
-  const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
-  return v("tr", attributes, who, v("td.what", ...words), v("td.budget.muted", budget));
+  const budget = v("td.budget.muted", budgetOf(decision));
+  return v("tr", attributes, who, v("td.what", ...words), budget);
 }
 
 const MOST_DRAFTS = 8;
 const SIGNS = { kept: "✓", refused: "✗" } as Record<string, string>;
 
 /** ": ✓ apple ✗ and – a": what became of each draft of a request, beside the decision to check it. */
-function draftNodes(frame: Frame, request: number) {
+function draftWords(frame: Frame, request: number) {
   const checked = draftsOf(frame, request);
-  if (!checked) return [];
+  if (!checked) return "";
   const shown = checked.drafts.slice(0, MOST_DRAFTS).map(({ text, token, fate }) => {
     const written = text == null ? `token ${token}` : visible(text.trim() || text);
-    return v("span", { class: `guess ${fate}` }, ` ${SIGNS[fate] ?? "–"} ${written}`);
+    return ` ${SIGNS[fate] ?? "–"} ${written}`;
   });
-  return [":", ...shown, checked.drafts.length > MOST_DRAFTS ? " …" : ""];
-}
-
-/** Chips of the first requests and the selected one; the others are counted. */
-function namesOf(requests: number[], context: BoardContext) {
-  const { selected } = context;
-  const first = requests.slice(0, MOST_NAMED);
-  if (selected !== null && requests.includes(selected) && !first.includes(selected))
-    first.push(selected);
-  const rest = requests.length - first.length;
-  const chips = first.map((id) => chip(id, context));
-  return rest ? [...chips, ` and ${rest.toLocaleString("en")} more`] : chips;
+  return `:${shown.join("")}${checked.drafts.length > MOST_DRAFTS ? " …" : ""}`;
 }

@@ -3,7 +3,7 @@
  * table, and the description of the highlighted block.
  */
 
-import type { Board, Panel } from "../board/board.ts";
+import type { Board, BoardContext, Panel } from "../board/board.ts";
 import { classOf, describeBlock, textOf } from "../board/descriptions.ts";
 import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
@@ -15,12 +15,14 @@ import { h, hide, pointIn, setAttribute } from "../drawing/html.ts";
 import type { Theme } from "../drawing/palette.ts";
 import type { Block, Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
-import { blockTableNodes, scrollToChanged } from "./block_table.ts";
+import { blockTableNodes, paintBlockTable, scrollToChanged } from "./block_table.ts";
 import { ChangedPanel } from "./changed_panel.ts";
+import { baseline, Painted, TITLE } from "./painted.ts";
 import { blockTable, tablesBox } from "./tables.ts";
 
 const FORMS: Block["kind"][] = ["unshared", "shared", "cached", "free"];
 const BLEED = 6;
+const HEAD = { line: 16, swatch: 17, tight: 390 }; // px, as in board.css
 
 function pagesWords({ windowPages: pages }: Frame) {
   if (!pages) return "";
@@ -51,22 +53,27 @@ export class MapPanel extends Part {
     h("span", { title: PAGES_TIP, hidden: true }, this.cut.canvas, this.cutText),
     h("span", { title: PAGES_TIP, hidden: true }, this.pagesText),
   ];
-  changed = new ChangedPanel();
-  table = h("div.table");
-  told = h("p.note.told", { role: "status", hidden: true });
-  alternative = tablesBox();
-  element = h(
-    "section.map",
-    { "aria-label": "KV blocks" },
+  head = new Painted(
     h(
       "div.swatches.flow.small",
       h("h2", "KV blocks"),
       ...this.counts.map(({ element }) => element),
       ...this.pages,
     ),
+  );
+  changed = new ChangedPanel();
+  table = h("div.table");
+  tablePicture = new Painted(this.table);
+  painted = [this.head, this.changed.painted, this.tablePicture];
+  told = h("p.note.told", { role: "status", hidden: true });
+  alternative = tablesBox();
+  element = h(
+    "section.map",
+    { "aria-label": "KV blocks" },
+    this.head.element,
     this.canvas,
-    this.changed.element,
-    this.table,
+    this.changed.painted.element,
+    this.tablePicture.element,
     this.told,
     this.alternative,
   );
@@ -118,7 +125,7 @@ export class MapPanel extends Part {
     const { frame, theme, unit, store } = board;
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
-    this.changed.draw({ frame, model, theme, unit, selected: store.selected, width: this.width });
+    this.changed.read({ frame, width: this.width });
     painter.begin(this.width, grid.height + BLEED, unit, theme, BLEED);
     const { selected, block, touched } = store;
     const { claim } = this;
@@ -129,9 +136,8 @@ export class MapPanel extends Part {
 
   /** Writes the text around the picture. */
   write() {
-    const { model, claim } = this;
-    const { frame, theme, store, unit } = this.board;
-    const context = { model, frame, theme, selected: store.selected, claim, width: this.width };
+    const { frame, store, unit } = this.board;
+    const context = this.#context();
     for (const { form, text } of this.counts) {
       const words = `${frame.counts[form]} ${form}`;
       if (text.data !== words) text.data = words;
@@ -146,8 +152,50 @@ export class MapPanel extends Part {
     patchChildren(this.table, blockTableNodes(context));
     scrollToChanged(this.table, unit, this.tableOf !== store.selected);
     this.tableOf = store.selected;
-    this.describeBlock(frame, store.block);
-    this.describe(frame);
+  }
+
+  #context() {
+    const { board, claim, width } = this;
+    return { ...board.context(), unit: board.unit, claim, width };
+  }
+
+  /** Paints the same text, but for the description of a block. */
+  paint() {
+    const context = this.#context();
+    this.#paintHead(context);
+    this.changed.paint(context);
+    paintBlockTable(this.tablePicture, context);
+  }
+
+  #paintHead(context: BoardContext & { unit: number; width: number }) {
+    const { width, frame, theme } = context;
+    const pages = frame.windowPages;
+    const items: [Parameters<typeof drawSwatch>[1] | null, string][] = FORMS.map((form) => [
+      form,
+      `${frame.counts[form]} ${form}`,
+    ]);
+    if (pages)
+      items.push(
+        ["without page", `${pages.lacking} without window page`],
+        [null, `${pages.used} of ${pages.all} window pages`],
+      );
+    const label = items.map(([, words]) => words).join(", ");
+    const painter = this.head.begin(width, 2 * HEAD.line, context, label);
+    painter.text("KV blocks", 0, baseline(TITLE.size, HEAD.line), TITLE);
+    const isTight = width <= HEAD.tight;
+    const gap = isTight ? 10 : 13;
+    let [x, y] = isTight ? [0, HEAD.line] : [painter.measure("KV blocks", TITLE) + gap, 0];
+    for (const [form, words] of items) {
+      const indent = form ? HEAD.swatch : 0;
+      const taken = indent + painter.measure(words);
+      if (x && x + taken > width) [x, y] = [0, y + HEAD.line];
+      const base = y + baseline(11, HEAD.line);
+      painter.context.translate(x, base - 9);
+      if (form) drawSwatch(painter, form);
+      painter.context.translate(-x, 9 - base);
+      painter.text(words, x + indent, base, { color: theme.muted });
+      x += taken + gap;
+    }
   }
 
   tables() {
@@ -163,7 +211,9 @@ export class MapPanel extends Part {
     this.told.replaceChildren(...words.flatMap((node, i) => (i ? [". ", node] : [node])));
   }
 
-  describe(frame: Frame) {
+  writeLabels() {
+    const { frame, store } = this.board;
+    this.describeBlock(frame, store.block);
     const { unshared, shared, cached, free } = frame.counts;
     setAttribute(
       this.canvas,

@@ -2,13 +2,20 @@
  * Beside the sentence: which of the moments this is, buttons to the previous and the next one, and what comes next.
  */
 
+import type { Board } from "../board/board.ts";
 import { h, plural, say } from "../drawing/html.ts";
-import type { Model } from "../model/model.ts";
 import { momentsAround } from "../model/moments.ts";
+import { Painted, paintWords } from "./painted.ts";
+
+const WIDTH = 170; // px, as in board.css
+const BUTTONS = 68; // px of both, with their gaps
+const MARGIN = 2; // px above what comes next
+const FORM = { size: 11, line: 15 };
 
 export class MomentsBox {
   where = h("span.muted");
   next = h("p.muted");
+  painted = [new Painted(this.where), new Painted(this.next)];
   buttons: HTMLButtonElement[];
   element: HTMLElement;
 
@@ -19,21 +26,51 @@ export class MomentsBox {
       button("previous-moment", "‹", "Previous moment (Shift + M)", -1),
       button("next-moment", "›", "Next moment (M)", 1),
     ];
+    const [where, next] = this.painted;
     this.element = h(
       "div.moments.small",
       { role: "group", "aria-label": "Moments" },
-      h("div.line", this.where, ...this.buttons),
-      this.next,
+      h("div.line", where.element, ...this.buttons),
+      next.element,
     );
   }
 
-  show(model: Model, step: number) {
-    const { count, number, previous, next } = momentsAround(model, step);
-    this.element.style.visibility = count ? "" : "hidden";
-    say(this.where, number ? `moment ${number} of ${count}` : plural(count, "moment"));
-    say(this.next, next ? `next: ${next.words} at step ${next.step}` : "no later moment");
+  #words({ model, frame }: Board) {
+    const { count, number, previous, next } = momentsAround(model, frame.step);
+    const visibility = count ? "" : "hidden";
+    if (this.element.style.visibility !== visibility) this.element.style.visibility = visibility;
     const [back, forward] = this.buttons;
     if (back.disabled === !!previous) back.disabled = !previous;
     if (forward.disabled === !!next) forward.disabled = !next;
+    return [
+      number ? `moment ${number} of ${count}` : plural(count, "moment"),
+      next ? `next: ${next.words} at step ${next.step}` : "no later moment",
+    ];
+  }
+
+  write(board: Board) {
+    const [where, next] = this.#words(board);
+    say(this.where, where);
+    say(this.next, next);
+  }
+
+  paint(board: Board) {
+    const { muted: color } = board.theme;
+    const context = board.context();
+    const [where, next] = this.#words(board);
+    const right = WIDTH - BUTTONS;
+    const paint = (at: number, text: string, width: number, height: number) => {
+      const painter = this.painted[at].begin(width, height, board, text);
+      const form = {
+        ...FORM,
+        y: at ? MARGIN : 0,
+        width,
+        right: at || !board.narrow ? width : undefined,
+        color,
+      };
+      paintWords(painter, [{ text }], form, context);
+    };
+    paint(0, where, right, FORM.line);
+    paint(1, next, WIDTH, MARGIN + 2 * FORM.line);
   }
 }

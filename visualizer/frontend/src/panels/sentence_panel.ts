@@ -1,11 +1,13 @@
 /** The step's sentence, above the panels. It always has the height of two lines, so that the board does not move. */
 
-import type { BoardContext } from "../board/board.ts";
+import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
-import { SANS } from "../drawing/canvas_painter.ts";
-import { tell } from "../drawing/html.ts";
+import { h, tell } from "../drawing/html.ts";
+import { breakLines } from "../drawing/text_lines.ts";
 import { wordNodes } from "../drawing/words_html.ts";
 import { compose, plain } from "../model/index.ts";
+import type { MomentsBox } from "./moments_box.ts";
+import { Painted, paintWords, SWATCH } from "./painted.ts";
 
 /** Size and line height in px. A long sentence is set smaller before it takes more lines. */
 const SIZES: Record<
@@ -30,47 +32,69 @@ const SIZES: Record<
     ],
   },
 };
-const SWATCH = { px: 12, em: 0.28 }; // its width and its margin
-const LOOSE = 0.92; // lines end at words, so a line is not quite full
+const WIDEST = 64; // em, as in board.css
+const MOMENTS = 190; // px beside the sentence
 
-// Not on the page, where measuring would force a layout.
-const ruler = globalThis.OffscreenCanvas && new OffscreenCanvas(1, 1).getContext("2d");
-if (ruler) ruler.font = `500 100px ${SANS}`;
+export class SentencePanel extends Part {
+  sentence = h("p.sentence");
+  picture = new Painted(this.sentence);
+  moments: MomentsBox;
+  painted: Painted[];
+  element: HTMLElement;
 
-/** The widths of words in em: a sentence is new in each step, its words are not. */
-const widths: Map<string, number> = new Map();
-const MOST_WIDTHS = 4000;
-
-function emsOf(sentence: string) {
-  let sum = 0;
-  for (const word of sentence.split(/(?<= )/)) {
-    if (widths.size > MOST_WIDTHS) widths.clear();
-    const width = widths.get(word) ?? Number(ruler?.measureText(word).width) / 100;
-    widths.set(word, width);
-    sum += width;
+  constructor(board: Part["board"], moments: MomentsBox) {
+    super(board);
+    this.moments = moments;
+    this.painted = [this.picture, ...moments.painted];
+    this.element = board.panel
+      ? this.sentence
+      : h("div.lead", this.picture.element, moments.element);
+    if (board.panel) this.sentence.classList.add("for-screen-readers");
   }
-  return sum;
-}
 
-/** Writes the sentence of the context's frame in the largest size that fits `width`. */
-export function fitSentence(
-  element: HTMLElement,
-  context: BoardContext,
-  { narrow, unit, width }: { narrow: boolean; unit: number; width: number },
-) {
-  const { kinds, spans } = compose(context.frame);
-  patchChildren(element, wordNodes(spans, context));
-  const { step, status } = context.frame;
-  tell(element, { step, status, told: kinds.join(" ") });
-  const { reserved, sizes } = SIZES[narrow ? "narrow" : "wide"];
-  element.style.minHeight = `${reserved * unit}px`;
-  // Measured on a canvas: reading the element's height would force a layout.
-  const ems = emsOf(plain(spans));
-  const names = spans.filter(({ request }) => request != null).length;
-  const fits = ([size, line]: [size: number, line: number]) =>
-    ems * size + names * (SWATCH.px + SWATCH.em * size) <=
-    Math.floor(reserved / line) * Math.min(width, 64 * size) * LOOSE;
-  const [size, line] = sizes.find(fits) ?? sizes[sizes.length - 1];
-  element.style.fontSize = `${size * unit}px`;
-  element.style.lineHeight = `${line * unit}px`;
+  /** The largest size in which the spans fit. */
+  #fit(spans: Parameters<typeof breakLines>[1]) {
+    const { narrow, unit, laidOutFor } = this.board;
+    const width = laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
+    const { reserved, sizes } = SIZES[narrow ? "narrow" : "wide"];
+    const [size, line] =
+      sizes.find(([size, line]) => {
+        const lines = breakLines(this.picture.painter, spans, {
+          width: Math.min(width, WIDEST * size) - 2,
+          size,
+          swatch: SWATCH,
+        });
+        return lines.length * line <= reserved;
+      }) ?? sizes[sizes.length - 1];
+    return { size, line, reserved, width: Math.min(width, WIDEST * size) };
+  }
+
+  /** States what the sentence tells. */
+  #tell(kinds: string[]) {
+    const { step, status } = this.board.frame;
+    tell(this.sentence, { step, status, told: kinds.join(" ") });
+  }
+
+  write() {
+    const { board, sentence } = this;
+    const { kinds, spans } = compose(board.frame);
+    this.#tell(kinds);
+    this.moments.write(board);
+    patchChildren(sentence, wordNodes(spans, board.context()));
+    const { size, line, reserved } = this.#fit(spans);
+    const px = (length: number) => `${length * board.unit}px`;
+    sentence.style.minHeight = px(reserved);
+    sentence.style.fontSize = px(size);
+    sentence.style.lineHeight = px(line);
+  }
+
+  paint() {
+    const { board, picture } = this;
+    const { kinds, spans } = compose(board.frame);
+    this.#tell(kinds);
+    this.moments.paint(board);
+    const form = this.#fit(spans);
+    const painter = picture.begin(form.width, form.reserved, board, plain(spans));
+    paintWords(painter, spans, form, board.context());
+  }
 }

@@ -47,6 +47,7 @@ import { halfDot, knowledgeWords, lacks, missing } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
 import { GroupsBox } from "./groups_box.ts";
+import { Painted, paintWords } from "./painted.ts";
 import { requestTable, stepTable, tablesBox } from "./tables.ts";
 import { listenToPointer } from "./time_pointer.ts";
 
@@ -79,10 +80,12 @@ export class TimePanel extends Part {
     (canvas) => new CanvasPainter(canvas),
   );
   queueWords = [h("strong"), h("span"), h("span.muted")];
+  queue = new Painted(h("span.stack", ...this.queueWords));
+  painted = [this.queue];
   queueButton = h(
-    "button.queue-button.stack.small",
+    "button.queue-button.small",
     { "data-act": "queue", click: () => this.board.toggleQueue() },
-    ...this.queueWords,
+    this.queue.element,
   );
   legend = h("p.legend.flow.small.muted");
   spacer = h("div", this.lanes);
@@ -389,7 +392,6 @@ export class TimePanel extends Part {
       scale: this.overview,
       window: long && this.isZoomed ? this.view : null,
     });
-    board.run?.place(this.overview, long);
     if (!this.overlap.hidden)
       drawOverlap(begin(overlap, OVERLAP_HEIGHT), { ...common, scale, still: moving });
     this.scene = {
@@ -406,7 +408,10 @@ export class TimePanel extends Part {
     begin(lanes, this.viewHeight + HEADROOM).context.translate(0, HEADROOM);
     drawTimeline(lanes, this.scene);
     drawBand(begin(band, bandHeight()), this.scene);
-    drawAxis(begin(axis, AXIS_HEIGHT), this.scene);
+    // It is the same in all steps.
+    const axisKey = [moving, width, unit, theme.name, globalThis.devicePixelRatio].join(" ");
+    if (axis.keptKey !== axisKey) drawAxis(begin(axis, AXIS_HEIGHT), this.scene);
+    axis.keptKey = axisKey;
     this.drawRange();
   }
 
@@ -439,15 +444,21 @@ export class TimePanel extends Part {
     });
   }
 
-  /** Writes the canvases' labels for screen readers; the tables are in `tables.ts`. */
   write() {
+    this.writeWaiting();
+  }
+
+  /** Writes the canvases' labels for screen readers; the tables are in `tables.ts`. */
+  writeLabels() {
     const { model, board } = this;
     const { frame } = board;
     this.writeShown();
+    board.run?.place(this.overview, this.long);
+    this.groups.show(Math.floor(this.viewHeight / this.laneHeight));
     const words = describeStep(model, frame.step).map(textOf).join("; ");
     setAttribute(this.strip, "aria-label", `${words}; of ${model.lastStep} steps`);
-    this.writeWaiting();
-    this.groups.show(Math.floor(this.viewHeight / this.laneHeight));
+    const waiting = `Waiting requests by cause; ${frame.waitingCount} at this step`;
+    setAttribute(this.band, "aria-label", waiting);
     const label = `Timeline of ${model.requests.length} requests; tables follow`;
     setAttribute(this.lanes, "aria-label", label);
     if (this.overlap.hidden) return;
@@ -456,24 +467,53 @@ export class TimePanel extends Part {
     setAttribute(this.overlap, "aria-label", computed);
   }
 
+  /** Paints how many requests wait. */
+  paint() {
+    const { board, left } = this;
+    const [number, kinds, act] = this.#waiting();
+    const painter = this.queue.begin(left, 42, board, number);
+    const form = { width: left, size: 11, line: 14 };
+    const { muted } = board.theme;
+    const lines = [{ text: number, bold: true }, { text: kinds }, { text: act, color: muted }];
+    lines
+      .filter(({ text }) => text)
+      .forEach((line, i) => paintWords(painter, [line], { ...form, y: 14 * i }, board.context()));
+  }
+
+  /** How many requests wait, which ones, and what a click does. */
+  #waiting() {
+    const { model, board } = this;
+    const { frame, store, narrow } = board;
+    const count = frame.waitingCount;
+    const suspended = model.measures.suspended[frame.step - model.firstStep];
+    const isKnown = !lacks(model, "queue");
+    const waiting = `${count} waiting ${count ? halfDot(model, "waiting_reasons") : ""}`;
+    const fresh = count - suspended;
+    const parted = suspended && !narrow ? `${suspended} preempted, ${fresh} new` : "";
+    const does = store.queue ? "▾ close" : "▸ open";
+    return [
+      isKnown ? waiting : "waiting",
+      isKnown ? parted || (count ? "" : "no queue") : knowledgeWords.unknown,
+      narrow ? does : `${does} the queue`,
+    ];
+  }
+
   /** Writes how many requests wait, and the causes of the run's waits. */
   writeWaiting() {
     const { model, board } = this;
-    const { frame, theme, store, narrow } = board;
-    const count = frame.waitingCount;
-    const suspended = model.measures.suspended[frame.step - model.firstStep];
-    const [number, kinds, act] = this.queueWords;
-    const isKnown = !lacks(model, "queue");
-    const waiting = `${count} waiting ${count ? halfDot(model, "waiting_reasons") : ""}`;
-    patchChildren(number, halved(isKnown ? waiting : "waiting"));
-    const fresh = count - suspended;
-    const parted = suspended && !narrow ? `${suspended} preempted, ${fresh} new` : "";
-    say(kinds, isKnown ? parted || (count ? "" : "no queue") : knowledgeWords.unknown);
-    const does = store.queue ? "▾ close" : "▸ open";
-    say(act, narrow ? does : `${does} the queue`);
+    const { theme, store } = board;
+    const [number, kinds, act] = this.#waiting();
+    const [first, second, third] = this.queueWords;
+    patchChildren(first, halved(number));
+    say(second, kinds);
+    say(third, act);
     setAttribute(this.queueButton, "aria-expanded", String(!!store.queue));
     this.queueButton.style.width = `${this.left * board.unit}px`;
-    setAttribute(this.band, "aria-label", `Waiting requests by cause; ${count} at this step`);
+    setAttribute(
+      this.band,
+      "aria-label",
+      `Waiting requests by cause; ${board.frame.waitingCount} at this step`,
+    );
     const causes = [...model.waitCauses];
     const key = `${theme.name} ${causes}`;
     if (this.legendKey === key) return;

@@ -3,6 +3,7 @@
 import type { BoardContext, Panel } from "../board/board.ts";
 import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
+import type { CanvasPainter, Paint } from "../drawing/canvas_painter.ts";
 import { closest, h, plural } from "../drawing/html.ts";
 import { markOf } from "../drawing/marks.ts";
 import { chip } from "../drawing/words_html.ts";
@@ -10,32 +11,81 @@ import { duration } from "../model/duration.ts";
 import type { Frame } from "../model/frame.ts";
 import { isSecret, knowledgeWords, missing } from "../model/knowledge.ts";
 import { maskWords } from "../model/messages.ts";
+import { baseline, Painted, paintWords, TITLE } from "./painted.ts";
 
 /** of the selected request */
 type Tokens = ReturnType<Frame["tokensOf"]>;
 
 const MOST_PROMPT = 240;
 const MOST_OUTPUT = 400;
+// px, as in board.css
+const HEAD = 22;
+const LINE = 20;
+const MOST_LINES = 6;
+const GAP = 15;
 
 export class TokensPanel extends Part {
   reads: Panel["reads"] = ["selected", "block"];
   /** What the panel shows. */
   written = "";
   shown: number | null = null;
-  element = h("section.tokens", { "aria-label": "Tokens", click: (event) => this.clicked(event) });
+  list = h("div");
+  picture = new Painted(this.list);
+  painted = [this.picture];
+  element = h(
+    "section.tokens",
+    { "aria-label": "Tokens", click: (event) => this.clicked(event) },
+    this.picture.element,
+  );
+  width!: number;
 
-  write() {
-    const { board } = this;
-    const context = board.context();
+  layout() {
+    this.width = this.element.clientWidth / this.board.unit;
+  }
+
+  /** Paints the text, unless a step of the request has drafts or a grammar. */
+  paint() {
+    const { board, width, picture } = this;
+    const { context, span, panel, blocks, key } = this.#read();
+    const isPlain =
+      span &&
+      panel &&
+      !panel.guesses &&
+      !panel.pending.length &&
+      panel.vain === null &&
+      !panel.output.some(({ mask }) => mask);
+    if (key === this.written || !isPlain || isSecret(span.tokens)) return false;
+    const words = summary(panel);
+    const painter = picture.begin(width, HEAD + MOST_LINES * LINE, board, words);
+    const form = { width, size: TITLE.size, line: 16 };
+    const name = [{ text: span.name, request: span.id }];
+    const left = paintWords(painter, name, form, context)[0].width + 6.6;
+    const { muted: color } = board.theme;
+    painter.text(painter.cut(words, width - left), left, baseline(TITLE.size, 16), { color });
+    paintTokens(painter, width, panel, painter.hue(span.lane), (index) => {
+      const own = blocks[Math.floor(index / context.model.settings.block_size)];
+      return own != null && own === context.block;
+    });
+    return true;
+  }
+
+  /** What there is to show, and a key of it: a request that has ended or not arrived has the same in every step. */
+  #read() {
+    const context = this.board.context();
     const { model, frame, theme, selected, block } = context;
     const span = model.request(selected);
     const panel = span && frame.tokensOf(span.id);
-    const blocks = span && frame.table(span.id).blocks;
-    // A finished request, or one that has not arrived, has the same text at every step.
-    const written = JSON.stringify([selected, block, theme, blocks, panel]);
-    if (written === this.written) return;
-    this.written = written;
-    patchChildren(this.element, tokenNodes(context, panel, blocks ?? []));
+    const blocks = (span && frame.table(span.id).blocks) ?? [];
+    const key = JSON.stringify([selected, block, theme.name, blocks, panel]);
+    return { context, span, panel, blocks, key };
+  }
+
+  write() {
+    const { context, span, panel, blocks, key } = this.#read();
+    const { theme, selected } = context;
+    if (key === this.written) return;
+    this.written = key;
+    patchChildren(this.list, tokenNodes(context, panel, blocks));
     // Only for another request: scrolling forces a layout.
     if (this.shown !== selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
     this.shown = selected;
@@ -49,6 +99,61 @@ export class TokensPanel extends Part {
     else if (block) this.board.lookAt(Number(block));
   }
 }
+
+/** Paints prompt and output, the end of them if they are long; `isLit` tells which have a mark above them. */
+function paintTokens(
+  painter: CanvasPainter,
+  width: number,
+  { prompt, output, next }: Tokens,
+  hue: string,
+  isLit: (index: number) => boolean,
+) {
+  const { ink, muted, rule, hatch } = painter.theme;
+  const style = { size: 13, mono: true };
+  let [x, line] = [0, 0];
+  const paints: ((top: number) => void)[][] = [[]];
+  const put = (
+    text: string,
+    color: string,
+    bar?: Paint | null,
+    share = 1,
+    index = -1,
+    before = 0,
+  ) => {
+    const wide = painter.measure(text, style);
+    if (x && x + before + wide > width) {
+      paints.push([]);
+      [x, line] = [0, line + 1];
+    }
+    const left = x + before;
+    paints[line].push((top) => {
+      painter.text(text, left, top + 12, { ...style, color });
+      if (bar) painter.fill(left, top + 17, wide * share, 3, bar);
+      if (isLit(index)) painter.fill(left, top, wide, 1.5, ink);
+      if (before) painter.fill(left - 6, top, 2, 17, ink);
+    });
+    x = left + wide + 1;
+  };
+  const omit = (count: number) => count > 0 && put(`… ${count} before `, muted);
+  omit(prompt.length - MOST_PROMPT);
+  prompt.forEach(({ text, cached }, i) => {
+    if (i >= prompt.length - MOST_PROMPT)
+      put(shown(text), muted, cached ? painter.hatch(hatch) : rule, 1, i);
+  });
+  x += GAP;
+  omit(output.length - MOST_OUTPUT);
+  output.forEach(({ text, probability }, i) => {
+    if (i >= output.length - MOST_OUTPUT)
+      put(shown(text), ink, hue, probability ?? 0, prompt.length + i);
+  });
+  if (next) put(nextWords(next), ink, null, 1, -1, 16);
+  const first = Math.max(0, paints.length - MOST_LINES);
+  for (const [i, all] of paints.slice(first).entries())
+    for (const paint of all) paint(HEAD + i * LINE);
+}
+
+const nextWords = ({ step, after }: NonNullable<Tokens["next"]>) =>
+  `next token at step ${step}${after && after > 0 ? `, ${duration(after)} later` : ""}`;
 
 /**
  * The text of the selected request, if there is one.
@@ -101,13 +206,7 @@ function tokenNodes(context: BoardContext, panel: Tokens | undefined, blocks: nu
     .slice(start)
     .forEach((token, i) => place(outputToken(token, vocab), prompt.length + start + i));
   for (const step of pending) words.append(placeholder(step));
-  if (next)
-    words.append(
-      h(
-        "span.next",
-        `next token at step ${next.step}${next.after && next.after > 0 ? `, ${duration(next.after)} later` : ""}`,
-      ),
-    );
+  if (next) words.append(h("span.next", nextWords(next)));
   return [
     head,
     text,

@@ -10,6 +10,7 @@ import { layoutTree, type TreeItem } from "../drawing/tree_layout.ts";
 import type { Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
 import type { TreeNode } from "../model/tree.ts";
+import { Painted, paintTitle } from "./painted.ts";
 import { tablesBox, treeTable } from "./tables.ts";
 
 const MOST_ROWS = { wide: 7, narrow: 14 };
@@ -26,11 +27,13 @@ export class TreePanel<Of extends PanelBoard = PanelBoard> extends Part<Of> {
   painter = new CanvasPainter(this.canvas);
   told = h("p.note.told", { role: "status", hidden: true });
   count = h("span.count.small.muted");
+  title = new Painted(h("h2.cut", "Prefix tree", this.count));
+  painted = [this.title];
   alternative = tablesBox();
   element = h(
     "section.tree",
     { "aria-label": "Prefix tree" },
-    h("h2.cut", "Prefix tree", this.count),
+    this.title.element,
     this.canvas,
     this.told,
     this.alternative,
@@ -104,26 +107,39 @@ export class TreePanel<Of extends PanelBoard = PanelBoard> extends Part<Of> {
 
   /** Writes the text around the picture. */
   write() {
+    say(this.count, this.#words());
+    this.writeLabels();
+  }
+
+  paint() {
+    const words = this.#words();
+    paintTitle(this.title.begin(this.width, 16, this.board, words), "Prefix tree", words);
+  }
+
+  #inNodes() {
+    const { tree } = this.board.frame;
+    const blocks = tree.reduce((sum, node) => sum + node.blocks.length, 0);
+    return `${plural(blocks, "block")} in ${plural(tree.length, "node")}`;
+  }
+
+  #words() {
     const { narrow, frame } = this.board;
     const { tree } = frame;
-    if (!this.told.hidden) this.point(this.pointed);
-    const blocks = tree.reduce((sum, node) => sum + node.blocks.length, 0);
-    const inNodes = `${plural(blocks, "block")} in ${plural(tree.length, "node")}`;
+    const inNodes = this.#inNodes();
     const none = frame.tails.length ? "no full block yet" : "empty";
-    const words = !tree.length
+    return !tree.length
       ? none
       : narrow
         ? inNodes
         : `${inNodes}; ${tree[0].marks.length ? "half a square: not in the GPU, dashed: not in the cache" : "half-filled squares are not in the tree yet"}`;
-    say(this.count, words);
-    this.describe(inNodes);
   }
 
-  describe(inNodes: string) {
+  writeLabels() {
+    if (!this.told.hidden) this.point(this.pointed);
     setAttribute(
       this.canvas,
       "aria-label",
-      `Prefix tree: ${inNodes}; arrow keys move through it, Enter selects a request that uses the node; a table follows`,
+      `Prefix tree: ${this.#inNodes()}; arrow keys move through it, Enter selects a request that uses the node; a table follows`,
     );
   }
 
