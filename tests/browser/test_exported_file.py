@@ -3,15 +3,12 @@
 import base64
 import gzip
 import re
-from itertools import pairwise
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.board import counts_at, numbers_in, right_end, swatches_for
 from tests.browser.exported import the_log
-from tests.visualizer.storytellers import crowd
-from visualizer import read
 
 
 @pytest.fixture
@@ -59,22 +56,6 @@ def test_a_board_is_printed_on_one_page_unless_that_makes_it_too_small(open_boar
     for log, pages in (("thirty", 1), ("vllm_tight", 2)):
         printed = open_board(log).page.pdf(prefer_css_page_size=True)
         assert len(re.findall(rb"/Type */Page\b", printed)) == pages
-
-
-def test_rows_of_decisions_that_wrap_do_not_overlap(open_board):
-    log = crowd(requests=8, labels=[f"Student {i}" for i in range(8)])
-    finishes = read(log).steps.query("finished > 0 and batch > 2").index[0]
-    board = open_board(log, step=int(finishes), width=760)
-    boxes = board.root.evaluate(
-        """(root) => [...root.querySelectorAll(".decisions tr")].map((row) => {
-          const { top, bottom, height } = row.getBoundingClientRect();
-          return { top, bottom, height };
-        })"""
-    )
-    assert len(boxes) > 2
-    assert any(box["height"] > 30 for box in boxes)  # a decision takes a second line
-    for above, below in pairwise(boxes):
-        assert above["bottom"] <= below["top"] + 0.5
 
 
 def test_a_bad_log_says_which_line_and_why_and_an_empty_one_what_to_do(new_page, exports, tmp_path):
