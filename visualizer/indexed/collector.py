@@ -8,6 +8,7 @@ can no longer change is given away, so that a long log needs little memory.
 from bisect import bisect_left
 from collections.abc import Callable
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -177,19 +178,13 @@ class Collector:
         cut = len(self._steps) - (0 if is_end else _OPEN)
         if cut > 0:
             steps, self._steps = self._steps[:cut], self._steps[cut:]
-            columns = {
-                name: [getattr(one, name) for one in steps]
-                for name in Steps.__struct_fields__
-                if name not in ("counts", "times")
-            }
-            counts = [[getattr(one, name) for one in steps] for name in _COUNTS]
+            names = set(Steps.__struct_fields__) - {"counts", "times"}
+            counts = [_column(steps, name) for name in _COUNTS]
             times = [[one.times.get(name) for one in steps] for name in _TIMES]
+            columns = {name: _column(steps, name) for name in names}
             facts.append(Steps(**columns, counts=counts, times=times))
-        if self._finished:
-            names = Finished.__struct_fields__
-            facts.append(
-                Finished(*([getattr(one, name) for one in self._finished] for name in names))
-            )
+        if done := self._finished:
+            facts.append(Finished(*(_column(done, name) for name in Finished.__struct_fields__)))
             self._finished = []
         ended = self._ended
         if is_end:
@@ -925,6 +920,10 @@ def _note_tokens(
             best = t["wanted"][number][index] if "wanted" in t else None
             mass = t["mass"][number][index] if "mass" in t else None
             request.masks.append((allowed, best[1] if best else None, mass))
+
+
+def _column(values: list[Any], name: str) -> list[Any]:
+    return list(map(attrgetter(name), values))
 
 
 def _differences(values: list[int]) -> list[int]:

@@ -75,8 +75,10 @@ class Columns:
 
     def texts(self, values: Iterable[str]) -> None:
         """Add a column of strings: their numbers in the table."""
-        table = self.strings
-        self.numbers([table.setdefault(value, len(table)) for value in values])
+        table, values = self.strings, list(values)
+        for value in dict.fromkeys(values):
+            table.setdefault(value, len(table))
+        self.numbers(list(map(table.__getitem__, values)))
 
 
 class ColumnSource:

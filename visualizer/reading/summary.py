@@ -62,8 +62,7 @@ def summary(log: EventLog | ClusterLog) -> str:
         "TTFT": percentiles_text([row.ttft_ms for row in requests if row.ttft_ms is not None]),
         "ITL": percentiles_text([row.gap_ms for row in tokens if row.gap_ms is not None]),
         "prefix cache": f"{found:,} of {asked:,} prompt tokens found{_percent(found, asked)}",
-        "drafts": f"{accepted:,} of {drafted:,} accepted{_percent(accepted, drafted)}, "
-        f"{_tokens_per_draft(log, accepted):.2f} tokens in each step of a request with drafts",
+        "drafts": _drafts(log, accepted, drafted),
         "preemptions": f"{_total(row.preempted for row in steps):,}",
         "KV blocks": f"at most {used:,} of {blocks:,} held by requests, {evicted}",
     }
@@ -91,10 +90,14 @@ def summary(log: EventLog | ClusterLog) -> str:
     return "\n".join(f"{name:13}{text}" for name, text in rows.items())
 
 
-def _tokens_per_draft(log: EventLog, accepted: int) -> float:
-    """Return the mean output tokens of a row with drafts: its accepted drafts and one more token."""
-    rows = sum(bool(row.drafts) for event in log.of(v.StepScheduled) for row in event.rows)
-    return 1 + accepted / max(1, rows)
+def _drafts(log: EventLog, accepted: int, drafted: int) -> str:
+    """Say how many drafts were accepted; a row with drafts gains those and one more token."""
+    if not drafted:
+        return ""
+    rows = sum(bool(row.drafts) for event in log.each(v.StepScheduled) for row in event.rows)
+    mean = 1 + accepted / max(1, rows)
+    share = f"{accepted:,} of {drafted:,} accepted{_percent(accepted, drafted)}"
+    return f"{share}, {mean:.2f} tokens in each step of a request with drafts"
 
 
 def three_digits(value: float) -> str:
