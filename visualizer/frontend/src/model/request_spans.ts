@@ -59,30 +59,30 @@ class Tokens {
 
 /** Those of an index, unpacked when they are looked at. */
 class PackedContent implements Content {
-  #fact: Facts["request"];
+  #packed: Pick<Facts["request"], "tokens" | "texts" | "hashes" | "logprobs">;
   #known: Partial<Content> = {};
 
-  constructor(fact: Facts["request"]) {
-    this.#fact = fact;
+  constructor({ tokens, texts, hashes, logprobs }: Facts["request"]) {
+    this.#packed = { tokens, texts, hashes, logprobs }; // not the rest, which would stay in memory
   }
 
   get tokens() {
-    return (this.#known.tokens ??= numbersIn(this.#fact.tokens as unknown as PackedList));
+    return (this.#known.tokens ??= numbersIn(this.#packed.tokens as unknown as PackedList));
   }
 
   get texts() {
-    return (this.#known.texts ??= textsIn(this.#fact.texts as unknown as PackedList));
+    return (this.#known.texts ??= textsIn(this.#packed.texts as unknown as PackedList));
   }
 
   get hashes() {
-    return this.#fact.hashes.length ? this.#fact.hashes : undefined;
+    return this.#packed.hashes.length ? this.#packed.hashes : undefined;
   }
 
   get logprobs() {
     const known = this.#known.logprobs;
     if (known) return known;
     const logprobs: number[] = [];
-    const values = numbersIn(this.#fact.logprobs as unknown as PackedList);
+    const values = numbersIn(this.#packed.logprobs as unknown as PackedList);
     for (const [at, value] of values.entries()) if (value <= 0) logprobs[at] = value;
     return (this.#known.logprobs = logprobs);
   }
