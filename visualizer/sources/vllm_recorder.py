@@ -165,11 +165,14 @@ class VllmTranslator(Translator):
     def _schedule(self, line: lines.Step) -> Iterator[v.Event]:
         yield v.StepStarted(line.step)
         yield from self._ops(line.ops)
+        running = set(self._state.running)
         for row in line.rows:
-            if row.request not in self._state.running:
+            if row.request not in running:
                 raise ValueError(f"request {row.request} is scheduled, but it is not in the batch")
         rows = [
-            v.ScheduledRow(row.request, row.start, row.count, lines.known_ids(row.drafts))
+            v.ScheduledRow(
+                row.request, row.start, row.count, lines.known_ids(row.drafts) if row.drafts else []
+            )
             for row in line.rows
         ]
         head = line.head
@@ -201,10 +204,11 @@ class VllmTranslator(Translator):
         drafted = {row.request: len(lines.known_ids(row.drafts)) for row in rows if row.drafts}
         gains = []
         for gain in line.gains:
-            self._known_request(gain.request)
-            ids, texts = self._tokens(gain.request, gain.tokens)
-            accepted = min(drafted.get(gain.request, 0), len(ids) - 1)
-            gains.append(v.TokenRow(gain.request, ids, texts, max(0, accepted)))
+            request = gain.request
+            self._known_request(request)
+            ids, texts = self._tokens(request, gain.tokens)
+            accepted = max(0, min(drafted[request], len(ids) - 1)) if request in drafted else 0
+            gains.append(v.TokenRow(request, ids, texts, accepted))
         wasted = [row.request for row in rows if row.request not in self._requests]
         times = {"start": start, "scheduled": scheduled, "end": line.t}
         yield v.StepFinished(gains, line.step, wasted, t=times)

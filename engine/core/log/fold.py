@@ -98,6 +98,10 @@ class State(EngineState):
     def _cached_blocks(self, request: v.RequestState) -> int:
         return sum(len(node.blocks) for node in self._path(request.last_node))
 
+    def _first_token(self, request: v.RequestState, blocks: list[int]) -> int:
+        """Return where blocks of a request's table begin. Following the tree's path takes longer."""
+        return request.block_table.index(blocks[0]) * self.block_size
+
     # One method per kind of event
 
     def _run_started(self, event: v.RunStarted) -> None:
@@ -260,7 +264,7 @@ class State(EngineState):
     def _radix_extended(self, event: v.RadixInserted | v.RadixExtended) -> None:
         request = self.requests[event.request]
         node = self.nodes[event.node]
-        start = self._cached_blocks(request) * self.block_size
+        start = self._first_token(request, event.blocks)
         end = start + len(event.blocks) * self.block_size
         node.tokens += request.tokens[start:end]
         node.texts += request.texts[start:end]
@@ -270,7 +274,7 @@ class State(EngineState):
 
     def _blocks_stored(self, event: v.BlocksStored) -> None:
         request = self.requests[event.request]
-        parent, start = event.parent, self._cached_blocks(request) * self.block_size
+        parent, start = event.parent, self._first_token(request, event.blocks)
         for id_, block in zip(event.nodes, event.blocks, strict=True):
             end = start + self.block_size
             if id_ in self.nodes:
