@@ -120,6 +120,25 @@ def test_a_damaged_line_is_rejected_in_one_line(kind, old, new, named):
     pytest.fail("no line has what the damage replaces")
 
 
+@pytest.mark.parametrize("name", ["vllm_tight.jsonl.gz", "vllm_shared_prefix.jsonl.gz"])
+def test_a_line_that_cannot_be_read_costs_what_it_said_and_is_named(name):
+    lines = [line + b"\n" for line in lines_of(name)]
+    steps = len(read_source(b"".join(lines)).of(v.StepStarted))
+    for number, line in enumerate(lines[1:], start=2):
+        damaged = [*lines[: number - 1], line[: len(line) // 2] + b"\n", *lines[number:]]
+        log = read_source(b"".join(damaged))
+        state, gaps = log.state(), log.of(v.EventsMissing)
+        assert gaps[0].message.startswith(f"line {number}: ")
+        told = [event.step for event in log.of(v.StepStarted)]
+        assert told == list(range(1, len(told) + 1))
+        assert len(told) >= steps - (line.startswith(b'{"type":"step"') and number > len(lines) - 3)
+        assert len(state.free) + len(state.queue) <= state.settings["num_blocks"]
+    packed = gzip.compress(b"".join(lines))
+    *_, end = read_source(packed[: len(packed) // 2])
+    assert isinstance(end, v.EventsMissing)
+    assert "cut off after line" in end.message
+
+
 def test_a_header_of_another_version_or_with_too_many_blocks_is_rejected():
     header = json.loads(lines_of("vllm_calm.jsonl.gz")[0])
     for change in ({"version": 2}, {"settings": header["settings"] | {"num_blocks": 10**12}}):

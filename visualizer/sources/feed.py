@@ -32,7 +32,8 @@ class Feed:
     def push(self, data: bytes) -> list[LogEvent]:
         """Return the events of the lines that are complete.
 
-        Raises SourceError for a line that is damaged or of no known kind.
+        Raises SourceError for a line of no known kind, and for a damaged one unless the translator can
+        go on without it.
         """
         events: list[LogEvent] = []
         for line in self._lines.push(data):
@@ -42,19 +43,28 @@ class Feed:
                     self._translator = self.reader.translator()
                 events += self._translator.feed(line)
             except LogError as error:
-                raise self._in_line(error) from error.__cause__
+                named = self._in_line(error)
+                gap = self._translator.skip(str(named)) if self._translator else ()
+                if not gap:
+                    raise named from error.__cause__
+                events += gap
         return events
 
     def end(self) -> list[LogEvent]:
         """Return the last events. A last line without a line break was cut off and is dropped.
+
+        A translator that can go on without lines says so, also where gzip data was cut off.
 
         Raises SourceError if there was no line at all.
         """
         if self._translator is None:
             why = "its only line is cut off" if self._lines.torn else "it is empty"
             raise SourceError(f"the log has no complete line: {why}")
+        cut = (
+            f"the file was cut off after line {self._lines.number:,}" if self._lines.is_cut else ""
+        )
         try:
-            return list(self._translator.end())
+            return [*(self._translator.skip(cut) if cut else ()), *self._translator.end()]
         except LogError as error:
             raise self._in_line(error) from error.__cause__
 
@@ -121,6 +131,11 @@ class Lines:
     def torn(self) -> int:
         """The number of bytes after the last line break."""
         return self._rest_size + (len(self._start) if self._packed is None else 0)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last line or the gzip data is not complete."""
+        return bool(self.torn or (self._packed and not self._inflate.eof))
 
     def _split(self, piece: bytes) -> Iterator[bytes]:
         first, *others = piece.split(b"\n")

@@ -108,7 +108,8 @@ class Clear(msgspec.Struct, array_like=True, tag="clear"):
     """The prefix cache was emptied."""
 
 
-Op = Admit | Grow | Store | Preempt | Finish | Clear
+RequestOp = Admit | Grow | Store | Preempt | Finish
+Op = RequestOp | Clear
 
 
 class SavedRequest(msgspec.Struct):

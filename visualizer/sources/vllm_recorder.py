@@ -8,6 +8,10 @@ event precedes the allocation.
 The translator folds the events that it returns, so the state shows a line that contradicts earlier
 lines. If the number of free blocks ever differs from vLLM's count, an `events_missing` event says so
 once.
+
+A line that cannot be read costs what it said: an `events_missing` event names it. What later lines say
+of requests that it concerned is then left out where it contradicts the earlier lines, until they are
+admitted again or end.
 """
 
 import codecs
@@ -30,7 +34,13 @@ from visualizer.sources.vllm_saved import saved_state
 
 _NOT_RECORDED: tuple[Fact, ...] = ("probabilities",)
 _REASONS: dict[str, v.FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
+_MOST_MISSING = 100_000  # steps: a damaged number could use up the memory
+_CONTRADICTS = (KeyError, IndexError, ValueError)
 _ONLY_WITH_TOKENS: tuple[Fact, ...] = ("token_ids", "texts")
+
+
+def _why(error: Exception) -> str:
+    return f"they have no {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _settings(given: lines.Settings) -> dict[str, Any]:
@@ -78,6 +88,9 @@ class VllmTranslator(Translator):
         self._in_flight: dict[int, tuple[int, int, list[lines.Row]]] = {}  # by step
         self._pieces: dict[int, bytes] = {}
         self._differs = False
+        self._at = 0  # time of the last line
+        self._has_gap = self._is_broken = False
+        self._lost: set[int] = set()  # requests of which a line that is missing said something
 
     def feed(self, message: bytes) -> list[v.Event]:
         """Return the events of a line.
@@ -93,12 +106,25 @@ class VllmTranslator(Translator):
             raise SourceError(f'"type" must be "underglass_vllm" {place}')
         try:
             return list(self._translate(line))
-        except (KeyError, IndexError, ValueError) as error:
-            why = f"they have no {error}" if isinstance(error, KeyError) else str(error)
-            raise SourceError(f"the line contradicts the earlier lines: {why}") from error
+        except _CONTRADICTS as error:
+            self._is_broken = True  # the state has some of its events
+            raise SourceError(f"the line contradicts the earlier lines: {_why(error)}") from error
+
+    def skip(self, why: str) -> list[v.Event]:
+        """See `Translator`. Without its first line, a recording cannot be read."""
+        if self._header is None or self._is_broken:
+            return []
+        self._has_gap = True
+        return [self._gap(1, why)]
+
+    def _gap(self, count: int, why: str) -> v.Event:
+        gap = v.EventsMissing(count, why, {"at": self._at})
+        self._state.apply(gap)
+        return gap
 
     def _translate(self, line: lines.Line) -> Iterator[v.Event]:
         """Yield the events of a line, each after the state has folded it."""
+        self._at = getattr(line, "t", self._at)
         for event in self._events(line):
             self._state.apply(event)
             yield event
@@ -163,12 +189,17 @@ class VllmTranslator(Translator):
         )
 
     def _schedule(self, line: lines.Step) -> Iterator[v.Event]:
+        if self._has_gap:  # the steps of lines that are missing
+            if line.step > self._state.step + _MOST_MISSING:
+                raise ValueError(f"step {line.step} follows step {self._state.step}")
+            for step in range(self._state.step + 1, line.step):
+                yield v.StepStarted(step)
         yield v.StepStarted(line.step)
         yield from self._ops(line.ops)
         running = set(self._state.running)
-        for row in line.rows:
-            if row.request not in running:
-                raise ValueError(f"request {row.request} is scheduled, but it is not in the batch")
+        if others := [row.request for row in line.rows if row.request not in running]:
+            yield from self._without(others, "is scheduled, but it is not in the batch")
+            line.rows = [row for row in line.rows if row.request in running]
         rows = [
             v.ScheduledRow(
                 row.request, row.start, row.count, lines.known_ids(row.drafts) if row.drafts else []
@@ -177,7 +208,8 @@ class VllmTranslator(Translator):
         ]
         head = line.head
         if head is not None and head.request not in self._requests:
-            raise ValueError(f"request {head.request} waits, but it has not arrived")
+            yield from self._without([head.request], "waits, but it has not arrived")
+            head = None
         blocked = None
         if head is not None and head.reason:
             blocked = v.Blocked(head.request, head.reason, line.waiting - 1, head.need, head.have)
@@ -199,13 +231,20 @@ class VllmTranslator(Translator):
 
     def _finish_step(self, line: lines.Done) -> Iterator[v.Event]:
         if line.step not in self._in_flight:
-            raise ValueError(f"step {line.step} is done, but no earlier line scheduled it")
+            if not self._has_gap:
+                raise ValueError(f"step {line.step} is done, but no earlier line scheduled it")
+            yield from self._ops(line.ops)
+            return
         start, scheduled, rows = self._in_flight.pop(line.step)
         drafted = {row.request: len(lines.known_ids(row.drafts)) for row in rows if row.drafts}
         gains = []
         for gain in line.gains:
             request = gain.request
-            self._known_request(request)
+            if request not in self._requests:
+                yield from self._without(
+                    [request], "gets tokens, but it has not arrived, or has ended"
+                )
+                continue
             ids, texts = self._tokens(request, gain.tokens)
             accepted = max(0, min(drafted[request], len(ids) - 1)) if request in drafted else 0
             gains.append(v.TokenRow(request, ids, texts, accepted))
@@ -215,47 +254,84 @@ class VllmTranslator(Translator):
         yield from self._ops(line.ops)
 
     def _ops(self, ops: list[lines.Op]) -> Iterator[v.Event]:
-        state = self._state
         for op in ops:
             if isinstance(op, lines.Clear):
-                children_first = sorted(state.node_of, key=lambda block: -state.node_of[block])
+                node_of = self._state.node_of
+                children_first = sorted(node_of, key=lambda block: -node_of[block])
                 yield from (self._evicted(block, -1, "cleared") for block in children_first)
                 continue
-            request = self._known_request(op.request)
-            match op:
-                case lines.Admit():
-                    if op.request not in state.waiting:
-                        raise ValueError(f"request {op.request} is admitted, but it does not wait")
-                    if missing := [one for one in op.cached if one not in state.node_of]:
-                        raise ValueError(f"block {missing[0]} is not cached")
-                    node = state.node_of[op.cached[-1]] if op.cached else ROOT
-                    resumed = state.requests[op.request].preemptions > 0
-                    request.stored = len(op.cached)
-                    yield v.Admitted(op.request, node, op.cached, resumed, [])
-                    yield from self._allocated(op.request, op.new)
-                case lines.Grow():
-                    yield from self._allocated(op.request, op.new)
-                case lines.Store():
-                    request.hashes += op.hashes
-                    yield self._stored(op, request)
-                case lines.Preempt():
-                    if op.request not in state.running:
-                        raise ValueError(f"request {op.request} is preempted, but it does not run")
-                    request.stored = 0
-                    yield v.Preempted(op.request, op.needed_by, 0)
-                case lines.Finish():
-                    del self._requests[op.request]
-                    reason = _REASONS.get(op.reason, "error")
-                    message = "" if reason == op.reason else op.reason
-                    yield v.RequestFinished(op.request, reason, message)
+            try:
+                yield from self._op(op)
+            except _CONTRADICTS as error:
+                if not self._has_gap:
+                    raise
+                yield from self._without([op.request], f"is left out: {_why(error)}")
+            if isinstance(op, lines.Finish | lines.Admit):
+                self._lost.discard(op.request)
+
+    def _without(self, requests: list[int], why: str) -> Iterator[v.Event]:
+        """Say once of each request that lines about it contradict the earlier lines, if one is missing.
+
+        Raises ValueError if no line is missing.
+        """
+        if not self._has_gap:
+            raise ValueError(f"request {requests[0]} {why}")
+        for request in requests:
+            if request not in self._lost:
+                self._lost.add(request)
+                yield v.EventsMissing(0, f"request {request} {why}", {"at": self._at})
+
+    def _op(self, op: lines.RequestOp) -> Iterator[v.Event]:
+        state, request = self._state, self._known_request(op.request)
+        match op:
+            case lines.Admit(cached=cached):
+                if op.request not in state.waiting:
+                    raise ValueError(f"request {op.request} is admitted, but it does not wait")
+                if missing := [one for one in cached if one not in state.node_of]:
+                    raise ValueError(f"block {missing[0]} is not cached")
+                node = state.node_of[cached[-1]] if cached else ROOT
+                resumed = state.requests[op.request].preemptions > 0
+                request.stored = len(cached)
+                yield v.Admitted(op.request, node, cached, resumed, [])
+                yield from self._allocated(op.request, op.new)
+            case lines.Grow():
+                yield from self._allocated(op.request, op.new)
+            case lines.Store():
+                request.hashes += op.hashes
+                yield self._stored(op, request)
+            case lines.Preempt():
+                if op.request not in state.running:
+                    raise ValueError(f"request {op.request} is preempted, but it does not run")
+                request.stored = 0
+                yield v.Preempted(op.request, op.needed_by, 0)
+            case lines.Finish():
+                del self._requests[op.request]
+                reason = _REASONS.get(op.reason, "error")
+                yield v.RequestFinished(
+                    op.request, reason, "" if reason == op.reason else op.reason
+                )
 
     def _allocated(self, request: int, blocks: list[int]) -> Iterator[v.Event]:
-        """Yield the allocation of blocks, after the evictions of those that are cached."""
+        """Yield the allocation of blocks, after the evictions of those that are cached.
+
+        If a line is missing, requests that have one of the blocks must have ended before.
+        """
+        if self._has_gap:
+            yield from self._ended(set(blocks))
         for block in blocks:
             if block in self._state.node_of:
                 yield self._evicted(block, request, "room")
         if blocks:
             yield v.BlocksAllocated(request, blocks)
+
+    def _ended(self, blocks: set[int]) -> Iterator[v.Event]:
+        state = self._state
+        if blocks <= state.free.keys() | state.queue.keys():
+            return
+        for request, held in list(state.requests.items()):
+            if not blocks.isdisjoint(held.block_table):
+                self._requests.pop(request, None)
+                yield v.RequestFinished(request, "error", "no line that can be read has its end")
 
     def _evicted(self, block: int, needed_by: int, reason: v.EvictionReason) -> v.Event:
         if block not in self._state.queue:
@@ -278,10 +354,13 @@ class VllmTranslator(Translator):
         for block, node, above in zip(blocks, nodes, [parent, *nodes], strict=False):
             if block in state.node_of:
                 raise ValueError(f"block {block} is stored, but is cached already")
-            if node in state.nodes and state.nodes[node].parent != above:
+            known = state.nodes.get(node)
+            if known is not None and known.parent != above:
                 raise ValueError(
                     f"block {block} follows a different prefix than the copies of its hash"
                 )
+            if known is not None and not known.blocks:
+                raise ValueError(f"block {block} is stored after the blocks that follow it")
         return v.BlocksStored(op.request, parent, nodes, blocks)
 
     def _known_request(self, request: int) -> _Request:
