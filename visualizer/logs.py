@@ -117,7 +117,7 @@ def count_requests(log: EventLog) -> int:
     """Return the number of requests in the log, counting each sample."""
     first = log[0] if len(log) else None
     known = len(first.state.requests) if isinstance(first, v.Keyframe) else 0
-    return known + sum(event.n for event in log.of(v.RequestArrived))
+    return known + sum(event.n for event in log.each(v.RequestArrived))
 
 
 def settings_of(log: EventLog) -> dict[str, Any]:

@@ -141,6 +141,7 @@ def board_options(log: EventLog | ClusterLog) -> dict[str, Any]:
 
 def _options(log: EventLog) -> dict[str, Any]:
     regimes = read(log).regimes
+    answer_of(log, "why", regimes.__str__)  # an index remembers the words, too
     options: dict[str, Any] = {"run": run_in_words(log, regimes)}
     if regimes.worst is not None:
         options["step"], options["selected"] = opening(log, StepIndex(log), regimes)

@@ -32,7 +32,7 @@ class Explanation(NamedTuple):
 
 
 def explain(log: EventLog, request: int, step: int | None = None) -> Explanation:
-    log_index = LogIndex.of(log)
+    log_index = LogIndex.of(log, len(log))
     span, at = log_index.find(request, step)
     facts = Facts.of(log, request, log_index.steps[at])
     return Explanation(log_index, span, at, facts, why(log, request, step))

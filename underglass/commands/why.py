@@ -122,4 +122,5 @@ def _answer(
         return str(visualizer.read(log).stuck(step))
     if step is not None:
         return why(log, request_named(request_names(log), request), step)
-    return str(visualizer.read(log).why_slow(request))
+    words = lambda: str(visualizer.read(log).why_slow(request))  # noqa: E731
+    return str(answer_of(log, f"why {request}", words))

@@ -12,7 +12,7 @@ def busy_us(log: EventLog) -> tuple[int, int]:
     Asynchronous steps overlap, and an instant at which two of them ran counts once.
     """
     busy, start = BusyTime(), None
-    for event in log.of(v.StepFinished):
+    for event in log.each(v.StepFinished):
         if "start" in event.t:
             busy.note(event)
             start = event.t["start"] if start is None else start

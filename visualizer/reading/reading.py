@@ -124,7 +124,7 @@ class Reading:
         if step is None:
             loads = self.log.state().expert_loads
         else:
-            finished = [event for event in self.log.of(StepFinished) if event.step == step]
+            finished = [event for event in self.log.each(StepFinished) if event.step == step]
             loads = [unpacked(layer) for event in finished for layer in event.expert_loads]
         if not any(loads):
             what = "this log has" if step is None else f"step {step!r} of this log has"

@@ -1,11 +1,11 @@
 """One pass over a log: what each step took and what each request did in it."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from statistics import median_low
 from typing import Any, Literal
 
+from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.simulation.latencies import PausedTime
@@ -110,10 +110,8 @@ class Records:
     source  of the log, as in run_started
     """
 
-    def __init__(self, log: Iterable[v.Event]) -> None:
-        events = list(log)
-        finished = [event for event in events if isinstance(event, v.StepFinished)]
-        is_timed = all("end" in event.t for event in finished)
+    def __init__(self, log: EventLog) -> None:
+        is_timed = all("end" in event.t for event in log.each(v.StepFinished))
         self.unit: Literal["us", "steps"] = "us" if is_timed else "steps"
         self.steps: list[Step] = []
         self.paused = PausedTime()
@@ -121,7 +119,7 @@ class Records:
         self._open: dict[int, Step] = {}  # scheduled and unfinished
         self._state = State()
         self._is_after_gap = False
-        for event in events:
+        for event in log:
             self._before(event)
             self._state.apply(event)
             self._after(event)

@@ -30,7 +30,7 @@ def why(log: EventLog, request: int, step: int | None = None) -> str:
 
     Raises WhyError for a request or a step that is not in the log.
     """
-    log_index = LogIndex.of(log)
+    log_index = LogIndex.of(log, len(log))
     span, step = log_index.find(request, step)
     facts = Facts.of(log, request, log_index.steps[step])
     return " ".join(_Answer(log_index, request, step, span, facts).sentences())

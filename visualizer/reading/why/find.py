@@ -16,7 +16,7 @@ def request_names(log: EventLog) -> dict[int, str]:
 
     Samples have the label of the request that they fork off from.
     """
-    index = LogIndex.of(log.of(v.Keyframe, v.RequestArrived, v.Forked))
+    index = LogIndex.of(log.each(v.Keyframe, v.RequestArrived, v.Forked), len(log))
     return unique_names({request: index.labels[request] for request in index.spans})
 
 

@@ -1,10 +1,9 @@
 """Find the requests, steps and labels of a log in one pass over the events, without folding."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
 
 
 class WhyError(ValueError):
@@ -50,10 +49,10 @@ class LogIndex:
     vocab: int = 0
 
     @classmethod
-    def of(cls, log: EventLog | Sequence[v.Event]) -> "LogIndex":
-        """Index a log, or some of its events."""
+    def of(cls, events: Iterable[v.Event], end: int) -> "LogIndex":
+        """Index a log, or some of its events; `end` is the length of the log."""
         found, step, planned = cls(), 0, True
-        for index, event in enumerate(log):
+        for index, event in enumerate(events):
             match event:
                 case v.RunStarted():
                     found.classes = event.classes
@@ -62,7 +61,7 @@ class LogIndex:
                     step = event.state.step
                     found.classes = event.state.classes or None
                     for one in event.state.requests:
-                        found._add(one.id, -1, one.num_seqs, one.label, len(log))
+                        found._add(one.id, -1, one.num_seqs, one.label, end)
                 case v.StepStarted():
                     step, planned = event.step, False
                 case v.StepScheduled():
@@ -70,10 +69,10 @@ class LogIndex:
                 case v.StepFinished() if not planned:
                     found.abandoned.add(step)
                 case v.RequestArrived():
-                    found._add(event.request, index, event.n, event.label, len(log))
+                    found._add(event.request, index, event.n, event.label, end)
                 case v.Forked(request=request, parent=parent):
                     found.labels[request] = found.labels[parent]
-                    found.spans[request] = RequestSpan(index, len(log), parent, event.sample)
+                    found.spans[request] = RequestSpan(index, end, parent, event.sample)
                 case v.RequestFinished():
                     span = found.spans[event.request]
                     span.end, span.reason = index, event.reason

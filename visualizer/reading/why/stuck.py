@@ -77,7 +77,7 @@ def stuck(log: EventLog, step: int | None = None) -> Stuck:
 
     Raises WhyError for a step that the log does not have.
     """
-    index = LogIndex.of(log)
+    index = LogIndex.of(log, len(log))
     if not index.steps:
         raise WhyError("step: the log has no scheduled step, so there is no queue")
     step = max(index.steps) if step is None else step
