@@ -36,8 +36,15 @@ const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monos
 export const SANS =
   '-apple-system, "Segoe UI", Inter, "Helvetica Neue", Arial, "Liberation Sans", sans-serif';
 
-const fontOf: (font: Font) => string = ({ size = 11, bold = false, mono = false }) =>
-  `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
+/** The fonts, by size and form: putting their names together for each text takes longer than to draw it. */
+const fonts: Map<number, string> = new Map();
+
+function fontOf({ size = 11, bold = false, mono = false }: Font) {
+  const key = 4096 * size + 2 * Number(bold) + Number(mono);
+  const known = fonts.get(key) ?? `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
+  fonts.set(key, known);
+  return known;
+}
 
 /** Text widths by font and string: most strings are drawn in every frame. */
 const widths: Map<string, Map<string, number>> = new Map();

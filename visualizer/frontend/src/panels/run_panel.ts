@@ -6,8 +6,9 @@
 import { Part } from "../board/part.ts";
 import css from "../board/regimes.css";
 import { showHelp } from "../board/seat.ts";
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeColour } from "../drawing/causes.ts";
-import { h, hide } from "../drawing/html.ts";
+import { h } from "../drawing/html.ts";
 import type { Scale } from "../drawing/time_axis.ts";
 import type { Scene } from "../tour/scenes.ts";
 
@@ -92,7 +93,7 @@ export class RunPanel extends Part {
   /** Ends the answer to what would have helped. */
   ends = new AbortController();
   bar = h("div.regimes", { role: "group", "aria-label": "Regimes of the run", hidden: true });
-  cursor = h("i.cursor", { "aria-hidden": "true" });
+  cursor = new CanvasPainter(h("canvas.cursor", { "aria-hidden": "true" }));
   #placed = "";
 
   /** Shows a run; null while nothing is known about it. A run without a limit has no bar. */
@@ -103,7 +104,7 @@ export class RunPanel extends Part {
     this.sentence.show(run?.sentence, isLimited ? [] : saved.map(({ words }) => words));
     this.bar.hidden = regimes.every(({ kind }) => kind === "calm");
     this.#placed = "";
-    this.bar.replaceChildren(...regimes.map((one) => this.#segment(one)), this.cursor);
+    this.bar.replaceChildren(...regimes.map((one) => this.#segment(one)), this.cursor.canvas);
   }
 
   /** The height of the bar in board pixels. */
@@ -116,9 +117,9 @@ export class RunPanel extends Part {
     if (!this.run || this.bar.hidden) return;
     const { unit, theme, store } = this.board;
     const x = (scale.x(store.step) + scale.end(store.step)) / 2;
-    const isHidden = long || x < scale.left || x > scale.right;
-    hide(this.cursor, isHidden);
-    this.cursor.style.transform = `translateX(${Math.round(x * unit)}px)`;
+    const painter = this.cursor.begin(scale.right, this.height, unit, theme);
+    if (!long && x >= scale.left && x <= scale.right)
+      painter.fill(Math.round(x), 0, 1, this.height, theme.ink);
     const key = [scale.left, scale.right, scale.x(0), scale.width, unit, theme.name].join();
     if (key === this.#placed) return;
     this.#placed = key;

@@ -392,6 +392,7 @@ export class TimePanel extends Part {
       scale: this.overview,
       window: long && this.isZoomed ? this.view : null,
     });
+    board.run?.place(this.overview, long);
     if (!this.overlap.hidden)
       drawOverlap(begin(overlap, OVERLAP_HEIGHT), { ...common, scale, still: moving });
     this.scene = {
@@ -453,7 +454,6 @@ export class TimePanel extends Part {
     const { model, board } = this;
     const { frame } = board;
     this.writeShown();
-    board.run?.place(this.overview, this.long);
     this.groups.show(Math.floor(this.viewHeight / this.laneHeight));
     const words = describeStep(model, frame.step).map(textOf).join("; ");
     setAttribute(this.strip, "aria-label", `${words}; of ${model.lastStep} steps`);
