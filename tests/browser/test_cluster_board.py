@@ -84,7 +84,7 @@ def test_it_opens_at_a_wrong_prediction_with_the_runs_figures(board):
     missing = (row.predicted_tokens - (row.cached_tokens or 0)) // 8
     chosen = board.root.locator(f".tree[data-replica='{row.replica}']")
     expect(chosen).to_have_attribute("data-gone", str(missing))
-    expect(chosen.locator("> canvas")).to_be_visible()
+    expect(chosen.locator("> canvas").first).to_be_visible()
     others = board.root.locator(f".tree:not([data-replica='{row.replica}'])")
     for other in others.all():
         expect(other).to_have_attribute("data-gone", "")

@@ -21,7 +21,7 @@ window.drawn = () => new Promise((done) => requestAnimationFrame(() => setTimeou
 window.shown = (root) => {
   const pictures = {};
   for (const canvas of root.querySelectorAll("canvas")) {
-    if (!canvas.width || !canvas.offsetParent) continue;
+    if (!canvas.width || !canvas.offsetParent || canvas.className === "cursor") continue;
     const name = `${canvas.closest("section").className} ${Object.keys(pictures).length}`;
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     let ends = data.length; // a picture that only grows ends in nothing
@@ -50,9 +50,11 @@ window.rested = async () => {
 // After a key, or at rest: whether the decisions are painted, their rows, the swatches at their left.
 window.listed = async (root, key) => {
   if (key) root.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-  await (key ? drawn().then(drawn) : rested());
+  await (key ? drawn() : rested());
   const list = root.querySelector(".decisions .scroll");
   const canvas = root.querySelector(".decisions canvas");
+  const painted = !canvas.hidden;
+  if (key) await drawn(); // a list of another height
   const { top, bottom, left } = list.getBoundingClientRect();
   const swatches = [...list.querySelectorAll(".chip i")].map((one) => one.getBoundingClientRect());
   const own = swatches.filter((box) => box.left < left + 9 && box.top > top && box.bottom + 3 < bottom);
@@ -63,7 +65,7 @@ window.listed = async (root, key) => {
     const isSwatch = (y) => !isDark(y - 1) && [...Array(11).keys()].every((i) => isDark(y + i));
     tops = [...data.keys()].filter(isSwatch);
   }
-  return { painted: !canvas.hidden, rows: list.querySelectorAll("tr").length, tops };
+  return { painted, rows: list.querySelectorAll("tr").length, tops };
 };
 window.anew = async () => {
   const text = (id) => document.getElementById(id).textContent;
