@@ -15,7 +15,13 @@ export type Paint = string | CanvasPattern;
 /** size in board pixels */
 type Font = { size?: number; bold?: boolean; mono?: boolean };
 
-export type TextStyle = Font & { color?: string; align?: CanvasTextAlign; halo?: string };
+/** halo, plate: the colour that clears the ground around the letters, or behind all of them */
+export type TextStyle = Font & {
+  color?: string;
+  align?: CanvasTextAlign;
+  halo?: string;
+  plate?: string;
+};
 
 /** in board pixels */
 export type Rect = [x: number, y: number, width: number, height: number];
@@ -84,6 +90,8 @@ export class CanvasPainter {
   words: PlacedWord[] = [];
   /** The pixels of small blocks. */
   cells: Cells | null = null;
+  /** Texts to write at the end, by font. */
+  #later: Map<string, (() => void)[]> | null = null;
   /** The font set last; null: resizing has reset it. */
   font?: string | null;
   theme!: Theme;
@@ -306,15 +314,36 @@ export class CanvasPainter {
     this.context.font = font;
   }
 
-  /** Text on its baseline. `halo`, a colour, clears the ground behind it. */
-  text(
+  /** Runs `draw`, and writes its texts at the end, font by font, because another font takes as long as a text. */
+  textsLast(draw: () => void) {
+    const byFont: Map<string, (() => void)[]> = new Map();
+    this.#later = byFont;
+    draw();
+    this.#later = null;
+    for (const texts of byFont.values()) for (const write of texts) write();
+  }
+
+  /** Text on its baseline. */
+  text(string: string, x: number, y: number, style: TextStyle = {}) {
+    const later = this.#later;
+    if (!later) return this.#write(string, x, y, style);
+    const font = fontOf(style);
+    const alpha = this.context.globalAlpha;
+    const texts = later.get(font) ?? [];
+    if (!texts.length) later.set(font, texts);
+    const write = () => this.#write(string, x, y, style);
+    texts.push(alpha === 1 ? write : () => this.faded(alpha, write));
+  }
+
+  #write(
     string: string,
     x: number,
     y: number,
-    { size, bold, mono, color, align = "left", halo }: TextStyle = {},
+    { size, bold, mono, color, align = "left", halo, plate }: TextStyle,
   ) {
     const { context } = this;
     this.useFont({ size, bold, mono });
+    if (plate) this.fill(x - 1, y - 9, this.measure(string, { size, bold, mono }) + 2, 12, plate);
     context.textAlign = align;
     if (halo) {
       context.strokeStyle = halo;

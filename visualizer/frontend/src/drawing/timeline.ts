@@ -53,8 +53,10 @@ export function drawTimeline(painter: CanvasPainter, scene: TimelineScene) {
   });
   painter.lay(lives);
   const ground = (lane: number | undefined) => painter.theme[lane === chosen ? "band" : "ground"];
-  for (let lane = first; lane <= last; lane += 1)
-    drawNow(painter, scene, lane, { chosen: lane === chosen, ground: ground(lane) });
+  painter.textsLast(() => {
+    for (let lane = first; lane <= last; lane += 1)
+      drawNow(painter, scene, lane, { chosen: lane === chosen, ground: ground(lane) });
+  });
   const { forks } = scene;
   const from = firstWhere(forks.length, (at) => forks[at].forked.step >= scale.first);
   for (let at = from; at < forks.length && forks[at].forked.step <= scale.last; at += 1)

@@ -64,7 +64,9 @@ export function drawTree(painter: CanvasPainter, scene: TreeScene) {
     for (const item of layout.items)
       if (onPath(scene, item) === hot) drawBranch(painter, scene, item, hot);
   }
-  for (const item of layout.items) drawItem(painter, scene, item);
+  painter.textsLast(() => {
+    for (const item of layout.items) drawItem(painter, scene, item);
+  });
 }
 
 const yOf =
@@ -111,7 +113,7 @@ function drawItem(painter: CanvasPainter, scene: TreeScene, item: TreeItem) {
     const { nodes, blocks } = item.folded;
     painter.text(`${plural(nodes, "more node")}, ${plural(blocks, "block")}`, x + 4, y + 4, {
       color: painter.theme.muted,
-      halo: painter.theme.ground,
+      plate: painter.theme.ground,
     });
     return;
   }
@@ -184,7 +186,7 @@ function drawLeafWords(
 ) {
   const { theme } = painter;
   if (node.marks.length) {
-    painter.text(node.places, x + 4, y + 4, { color: theme.muted, halo: theme.ground });
+    painter.text(node.places, x + 4, y + 4, { color: theme.muted, plate: theme.ground });
     return;
   }
   if (node.owners.length) {
@@ -207,7 +209,7 @@ function drawLeafWords(
         "cached",
       ];
   const text = words.find((candidate) => painter.measure(candidate) <= end - x - 6) ?? "";
-  painter.text(text, x + 4, y + 4, { color: mine ? theme.ink : theme.muted, halo: theme.ground });
+  painter.text(text, x + 4, y + 4, { color: mine ? theme.ink : theme.muted, plate: theme.ground });
 }
 
 /** A request's blocks that are not in the tree, its name, and the number of their tokens. Returns the next x. */
@@ -228,12 +230,12 @@ function drawTail(
     painter.frame(next, y - SQUARE / 2, SQUARE, SQUARE, painter.hue(span.lane));
     next += SQUARE + 4;
   }
-  painter.text(span.name, next + 2, y + 4, { bold: true, halo: theme.ground });
+  painter.text(span.name, next + 2, y + 4, { bold: true, plate: theme.ground });
   next += painter.measure(span.name, { bold: true }) + 8;
   if (tail?.tokens) {
     const words = `+${plural(tail.tokens, "token")}`;
     if (next + painter.measure(words) < end)
-      painter.text(words, next, y + 4, { color: theme.muted, halo: theme.ground });
+      painter.text(words, next, y + 4, { color: theme.muted, plate: theme.ground });
     next += painter.measure(words) + 10;
   }
   return next;

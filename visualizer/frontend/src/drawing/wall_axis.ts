@@ -5,6 +5,7 @@
 
 import { firstWhere } from "../model/columns.ts";
 import type { Model } from "../model/model.ts";
+import { stepTimes } from "../model/step_times.ts";
 import { type Axis, roundUnit, type Scale } from "./time_axis.ts";
 
 /** The origin of a run's times: the start of its first step if the log has it, otherwise the engine's zero. */
@@ -17,20 +18,10 @@ export function originOf({
 
 /** The axis of a model, or null if its log has no times. See `stepAxis`. `origin` is the time in the log of place 0. */
 export function wallAxis(model: Model, origin: number = originOf(model)): Axis | null {
-  const { measures, firstStep, stepCount } = model;
-  const begins = new Float64Array(stepCount);
-  const ends = new Float64Array(stepCount);
-  // A step without times is still running and has no width yet.
-  let now = NaN;
-  for (let i = 0; i < stepCount; i += 1) {
-    const [start, end] = [measures.start[i] - origin, measures.end[i] - origin];
-    begins[i] = Number.isFinite(start) && !(start < now) ? start : now;
-    ends[i] = Number.isFinite(end) && !(end < begins[i]) ? end : begins[i];
-    now = ends[i];
-  }
-  const known = begins.findIndex((time) => !Number.isNaN(time));
-  if (known < 0 || !(ends[stepCount - 1] > begins[known])) return null;
-  for (const times of [begins, ends]) times.fill(begins[known], 0, known);
+  const { firstStep, stepCount } = model;
+  const times = stepTimes(model, origin);
+  if (!times) return null;
+  const { begins, ends } = times;
   const at = (step: number) => Math.min(Math.max(step - firstStep, 0), stepCount - 1);
   /** The last step that had begun; in a pause, the one before it. */
   const stepAt = (time: number) =>

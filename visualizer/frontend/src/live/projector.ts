@@ -10,7 +10,7 @@ import { dress } from "../board/theme.ts";
 import { drawBlocks } from "../drawing/blocks.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { cursorBand, cursorLines } from "../drawing/cursor.ts";
-import { h, plural } from "../drawing/html.ts";
+import { h, onResize, plural } from "../drawing/html.ts";
 import { drawLife } from "../drawing/lane.ts";
 import type { Theme } from "../drawing/palette.ts";
 import { axisTicks, type Scale, stepAxis, timeScale } from "../drawing/time_axis.ts";
@@ -75,8 +75,7 @@ export class ProjectorView {
 
   constructor(host: HTMLElement) {
     this.host = host;
-    const observer = new ResizeObserver(() => this.live && this.show(this.live));
-    observer.observe(host);
+    onResize(host, () => this.live && this.show(this.live), new AbortController().signal);
     host.addEventListener("keydown", (event) => this.#key(event));
     Object.assign(host, { tabIndex: 0, role: "group", ariaLabel: "Projector's view" });
     host.classList.add("underglass", "stage");

@@ -7,6 +7,7 @@ import { lacks } from "./knowledge.ts";
 import type { MeasureArrays } from "./measures.ts";
 import type { Model } from "./model.ts";
 import type { RequestSpan } from "./request_spans.ts";
+import { busyTime } from "./step_times.ts";
 import type { RequestTime } from "./waterfall.ts";
 
 /**
@@ -86,7 +87,7 @@ export class RunSummary {
     return {
       steps: stepCount,
       duration: runTime(measures),
-      busy: busyTime(measures),
+      busy: busyTime(this.model),
       requests: requests.length,
       ends,
       ttft: percentiles(ttfts),
@@ -184,17 +185,6 @@ export function lateness(model: Model, { request, ttft }: RequestTime, slo: Slo)
 function runTime({ start, end }: MeasureArrays) {
   const first = start.find((time) => !Number.isNaN(time)) ?? NaN;
   return (end.findLast((time) => !Number.isNaN(time)) ?? NaN) - first;
-}
-
-/** The time in which steps ran; an instant at which two of them ran counts once. */
-function busyTime({ start, end }: MeasureArrays) {
-  let [busy, now] = [0, 0];
-  for (let i = 0; i < end.length; i += 1) {
-    if (Number.isNaN(start[i]) || Number.isNaN(end[i])) continue;
-    busy += Math.max(0, end[i] - Math.max(start[i], now));
-    now = Math.max(now, end[i]);
-  }
-  return busy;
 }
 
 /**

@@ -105,10 +105,10 @@ export class DecisionsPanel extends Part {
     const end = rows[moment + 1]?.top ?? bottom;
     const middle = rows[moment]?.top - room.height / 2;
     const scrolled = moment < 0 || end <= room.height ? 0 : Math.min(middle, bottom - room.height);
-    for (const { one, broken, x, budget, isWide, top } of rows) {
+    const drawRow = ({ one, broken, x, budget, isWide, top }: (typeof rows)[number]) => {
       const y = HEAD + top - scrolled;
       const tall = broken.length * LINE + 2 * PADDING;
-      if (y + tall <= HEAD || y >= height) continue;
+      if (y + tall <= HEAD || y >= height) return;
       if (one.hot) {
         painter.fill(0, Math.max(HEAD, y), room.width, tall, band);
         painter.fill(0, Math.max(HEAD, y), 3, tall, ink);
@@ -118,11 +118,12 @@ export class DecisionsPanel extends Part {
       const form = { size, line: LINE, swatch: SWATCH, ...laneIn(context) };
       const base = Math.round(y + PADDING + baseline(size, LINE));
       drawLines(painter, broken.slice(first, seen), { ...form, x, y: base + first * LINE });
-      if (first > 0 || seen < 1 || isWide || one.request == null) continue;
+      if (first > 0 || seen < 1 || isWide || one.request == null) return;
       const who = breakLines(painter, [nameOf(one.request, context)], { ...form, width: Infinity });
       drawLines(painter, who, { ...form, x: WHO.left, y: base });
       if (budget) painter.text(budget, room.width, base, { size, color, align: "right" });
-    }
+    };
+    painter.textsLast(() => rows.forEach(drawRow));
     this.#paintSource(moment);
   }
 
