@@ -1,6 +1,7 @@
 """The front page, the playground, and the page that opens a reader's own trace."""
 
 from authoring.contents import lesson_lines
+from page_front import recorded
 from site_gallery import Entry
 from site_pages import REPOSITORY, Site
 from visualizer.packed import pack
@@ -10,7 +11,8 @@ from visualizer.playing.settings import ENGINE, TRAFFIC
 from visualizer.sources import READERS
 from visualizer.sources.limits import MAX_DROPPED
 
-SCENARIO = "preemption"
+PREVIEW = "preemption"  # the run that a link to the front page shows
+_FRONT = "logs/front.jsonl.gz"
 _RUN = "logs/playground.jsonl.gz"
 _FIXTURES = REPOSITORY / "tests" / "fixtures"
 SAMPLES = {
@@ -22,8 +24,8 @@ SAMPLES = {
 
 
 def build_front(site: Site, entries: list[Entry]) -> None:
-    """Write the front page: a run that plays, the ways to start, the lessons. Write the 404 page."""
-    shown = next(one for one in entries if one.scenario.name == SCENARIO)
+    """Write the front page, the run that it shows until its engine has started, and the 404 page."""
+    shown = next(one for one in entries if one.scenario.name == PREVIEW)
     lessons = [
         {
             "page": f"lessons/{line.name.removesuffix('.ipynb')}.html",
@@ -33,13 +35,13 @@ def build_front(site: Site, entries: list[Entry]) -> None:
         }
         for line in lesson_lines()
     ]
+    site.write_bytes(_FRONT, pack(recorded()))
     site.write(
         "index.html",
         "front.html",
         page="front",
-        entry=shown,
+        log=_FRONT,
         lessons=lessons,
-        scenarios=len(entries),
         image=shown.card,
         image_alt=shown.drawn.words,
     )

@@ -20,24 +20,35 @@ def _board(page: Page) -> BoardOnPage:
     return BoardOnPage(page).wait()
 
 
-def test_the_front_page_plays_until_it_is_paused(site, new_page):
+def test_the_front_page_serves_a_request_and_tells_where_its_time_went(site, new_page):
     page = new_page()
     page.goto(site)
+    story = page.locator(".story")
+    page.get_by_label("Your question").fill("Tell me a story about a fox.")
+    page.keyboard.press("Enter")
+    expect(story).to_have_attribute("data-state", "starting")
+    expect(story).not_to_have_attribute("data-step", "6")  # the others move, as recorded
+    expect(story).to_have_attribute("data-recorded", "true")
+    expect(story).to_have_attribute("data-written", "0")  # only real tokens are the visitor's
+    expect(story).to_have_attribute("data-state", "held", timeout=60_000)
+    expect(story).to_have_attribute("data-written", "5")
+    expect(story).to_have_attribute("data-recorded", "false")
+    expect(page.locator("#scene-1 .choices button")).to_have_count(2)
+    page.locator(".way button").nth(3).click()
+    expect(page.locator("#scene-4 h2")).to_be_focused()
+    expect(page.locator("#scene-4 .what")).to_contain_text("needs one more block to go on")
+    expect(page.locator("#scene-4 .consequence")).to_contain_text("Pick one")
+    page.keyboard.press("1")
+    expect(page.locator("#scene-4 .consequence")).to_contain_text("No request has to give its")
+    expect(page.locator(".picture .ghost").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".picture .ghost")).to_have_count(0)
+    page.keyboard.press("ArrowRight")
     board = _board(page)
-    first = board.data("step")
-    expect(board.root).not_to_have_attribute("data-step", first)
-    page.get_by_role("button", name="Pause", exact=True).click()
-    expect(board.root).to_have_attribute("data-playing", "false")
-    stopped = board.data("step")
-    board.press("Home")
-    board.expect_data(step=1)
-    assert stopped != "1"
-    expect(page.locator("html")).to_have_attribute("data-loop", "false")
-    # It stands still for readers who want that.
-    page.emulate_media(reduced_motion="reduce")
-    page.goto(site)
-    board = _board(page)
-    board.expect_data(step=gallery()["preemption"].step, playing="false")
+    board.expect_data(selected=4)
+    page.get_by_role("button", name="sent away").click()
+    expect(board.root).to_have_attribute("data-moment", "preempted")
+    expect_no_violation(page)
 
 
 def test_a_scenario_opens_at_its_moment_and_a_link_has_a_preview(site, site_folder, new_page):
