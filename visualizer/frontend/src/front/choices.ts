@@ -111,10 +111,13 @@ export function consequence(before: Run, after: Run): Span[] {
 
 /** "your last 3 steps later, after about 0.20 seconds more". */
 function moved(what: string, steps: number, us: number) {
+  const isOpposed = steps * us < 0;
   const time =
     Number.isNaN(us) || Math.abs(us) < 2000
       ? ""
-      : ` (about ${seconds(Math.abs(us))} ${us < 0 ? "sooner" : "later"})`;
+      : isOpposed
+        ? `, yet about ${seconds(Math.abs(us))} ${us < 0 ? "sooner, because steps are shorter" : "later, because steps are longer"}`
+        : ` (about ${seconds(Math.abs(us))} ${us < 0 ? "sooner" : "later"})`;
   if (!steps) return `${what} in the same step${time}`;
   return `${what} ${count(Math.abs(steps), "step")} ${steps < 0 ? "sooner" : "later"}${time}`;
 }

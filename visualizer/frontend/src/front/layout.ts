@@ -35,7 +35,7 @@ export function layoutOf(width: number, blocks: number, space: number | null = n
   const row = height + 22;
   const gap = isNarrow ? 36 : 20;
   const rest = TOP + gap + rows * row + 4;
-  const pitch = space === null ? 66 : Math.max(60, Math.min(96, (space - rest) / 4));
+  const pitch = space === null ? 66 : Math.max(60, Math.min(112, (space - rest) / 4));
   const memory = TOP + 4 * pitch + gap;
   return {
     width,

@@ -60,7 +60,8 @@ export function drawMemory(
     if (group.to > group.from) sheet.path(`M${x} ${below + 6.5}H${x + width}`, "cursor");
     const long = group.words.length * LETTER;
     if (long > width + block.pitch * (group.isStrong ? 3 : 0.6)) continue;
-    const middle = Math.min(x + width / 2, start + perRow * block.pitch - long / 2);
+    const most = start + perRow * block.pitch - long / 2;
+    const middle = Math.max(long / 2, Math.min(x + width / 2, most));
     const [from, to] = [middle - long / 2, middle + long / 2];
     if (taken.some((one) => one[2] === y && from < one[1] && one[0] < to)) continue;
     taken.push([from, to, y]);

@@ -200,6 +200,19 @@ function drawNext(
   sheet.text("…", x + 1, base + 20, "word muted");
 }
 
+/** The picture in words, for a reader who does not see it. */
+export function described({ run, now, starting }: Shown) {
+  const people = NAMES.map((name, place) => {
+    const request = arrivedBy(run, place, now);
+    if (!request) return `${name}: ${starting && place >= 2 ? "waits" : "has not asked"}`;
+    const text = run.text(request, now).trim();
+    return `${name}: ${count(run.written(request, now), "token")}${text ? `, ${text}` : ""}`;
+  });
+  const { blocks } = run.model.frame(now);
+  const used = blocks.filter(({ owners }) => owners.length).length;
+  return `Four lanes at step ${now}. ${people.join(". ")}. ${used} of ${blocks.length} memory blocks are used.`;
+}
+
 /** "you press Enter", and the wait until the prompt is read. */
 function drawWait(
   sheet: Sheet,

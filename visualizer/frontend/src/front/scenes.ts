@@ -2,7 +2,14 @@
 
 import { holdStep, longReading, sentAway } from "./facts.ts";
 import type { Run } from "./run.ts";
-import { inPieces, memoryIsFull, perStep, sameBeginning, type Told } from "./sentences.ts";
+import {
+  inPieces,
+  isSlower,
+  memoryIsFull,
+  perStep,
+  sameBeginning,
+  type Told,
+} from "./sentences.ts";
 
 /** Short names, for the way through the story. */
 export const TITLES = [
@@ -20,6 +27,23 @@ export function stepOf(run: Run, scene: number) {
   if (scene === 3) return run.you?.admissions[0]?.step ?? hold;
   if (scene === 4) return sentAway(run)?.step ?? hold;
   return hold;
+}
+
+/** What a scene is called in this run; null: as it is on the page. */
+export function heading(run: Run, scene: number) {
+  if (scene === 2) {
+    const { slow = 0, usual = 0 } = longReading(run, run.lastStep) ?? {};
+    return isSlower(slow, usual)
+      ? "One long question, and everyone stutters"
+      : "One long question is read in pieces";
+  }
+  if (scene === 3)
+    return run.you?.admitted?.found
+      ? "The same beginning is not computed twice"
+      : "Nothing was in memory yet";
+  if (scene === 4)
+    return sentAway(run) ? "Memory is full, and someone has to go" : "Memory was large enough";
+  return null;
 }
 
 /** @param engine the time in which the engine was starting, in microseconds */

@@ -143,15 +143,17 @@ export function inPieces(run: Run, now: number): Told {
   );
   if (!(slow > 0) || !others.length)
     return { what, why: say`Between two pieces, everyone else could get a token.` };
-  const felt =
-    slow > usual * 1.15
-      ? say`took ${milliseconds(slow)} instead of ${milliseconds(usual)}, so ${list(others)} stuttered`
-      : say`took ${milliseconds(slow)}, others ${milliseconds(usual)}, so ${list(others)} hardly noticed`;
+  const felt = isSlower(slow, usual)
+    ? say`took ${milliseconds(slow)} instead of ${milliseconds(usual)}, so ${list(others)} stuttered`
+    : say`took ${milliseconds(slow)}, others ${milliseconds(usual)}, so ${list(others)} hardly noticed`;
   return {
     what: capital(what),
-    why: say`A step ends for everyone when its last token is computed. A step with a piece ${felt}, but nobody had to wait for the whole question.`,
+    why: say`A step ends for everyone when its last token is computed. A step with a piece ${felt}, ${steps.length > 1 ? "but nobody had to wait for the whole question" : "once"}.`,
   };
 }
+
+/** Whether steps with a piece of a long prompt took clearly longer than others. */
+export const isSlower = (slow: number, usual: number) => slow > usual * 1.15;
 
 /** Scene 3: the same beginning is not computed twice. */
 export function sameBeginning(run: Run, now: number): Told {

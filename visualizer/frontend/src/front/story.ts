@@ -2,18 +2,19 @@
 
 import { h, say } from "../drawing/html.ts";
 import { piecesOf } from "../host/log_bytes.ts";
-import type { Span } from "../model/words.ts";
-import { plain } from "../model/words.ts";
+import { plain, type Span } from "../model/words.ts";
+import { writeChoices } from "./choice_buttons.ts";
 import { type Choice, choicesOf, consequence } from "./choices.ts";
 import { Engine, startWhenIdle } from "./engine.ts";
 import { holdStep, isHoldKnown } from "./facts.ts";
 import { firstInView, type Layout, layoutOf } from "./layout.ts";
 import { overview } from "./overview.ts";
-import { picture, type Shown } from "./picture.ts";
-import { PACE, Run, YOU } from "./run.ts";
-import { stepOf, TITLES, told } from "./scenes.ts";
+import { described, picture, type Shown } from "./picture.ts";
+import { PACE, Run } from "./run.ts";
+import { heading, stepOf, TITLES, told } from "./scenes.ts";
 import { starting, type Told } from "./sentences.ts";
 import { draw } from "./shapes.ts";
+import { spell } from "./spelling.ts";
 import { WhereItWent } from "./where_it_went.ts";
 
 const FIRST = 6; // steps that Ada and Bo have had when the page opens; as in page_front.py
@@ -62,7 +63,10 @@ export class Story {
     });
     for (const event of ["focusin", "pointerdown"])
       form.addEventListener(event, () => this.engine.start().catch(() => {}), { once: true });
-    this.#end = new WhereItWent((scene) => this.go(scene, true));
+    this.#end = new WhereItWent(
+      (scene) => this.go(scene, true),
+      (settings) => this.engine.change(settings),
+    );
     this.#buildWay();
     new ResizeObserver(() => requestAnimationFrame(() => this.#resized())).observe(
       this.#svg.parentElement as Element,
@@ -105,7 +109,10 @@ export class Story {
       }
       if (mine !== this.#asks) return;
       this.engineUs = 1000 * (performance.now() - this.asked.at);
-    } else this.now = FIRST;
+    } else {
+      this.now = FIRST;
+      this.#set("running");
+    }
     const after = Math.max(FIRST, this.now);
     this.now = after;
     clearTimeout(this.#timer);
@@ -161,7 +168,8 @@ export class Story {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const { run } = this;
-    if (this.now < this.#target) {
+    const isStill = this.#prefersStill.matches && this.state === "starting";
+    if (this.now < this.#target && !isStill) {
       this.now++;
       this.#render();
     }
@@ -272,6 +280,7 @@ export class Story {
   // Choices
 
   async #choose(scene: number, index: number) {
+    if (scene === LAST) return this.#end.choose(index);
     const choice = this.#choices(scene)[index];
     if (!choice) return;
     if (this.ghosts.get(scene)?.choice === index) {
@@ -308,6 +317,7 @@ export class Story {
     const blocks = run.model.settings?.num_blocks ?? 24;
     const height = this.#isPinned ? box.clientHeight : null;
     this.#layout = layoutOf(box.clientWidth, blocks, height);
+    this.root.style.setProperty("--picture", `${this.#layout.height + 24}px`);
     this.#render();
   }
 
@@ -345,6 +355,7 @@ export class Story {
     const sheet = ghost?.after ? overview(shown, ghost.after, layout) : picture(shown, layout);
     this.#svg.setAttribute("viewBox", `0 0 ${layout.width} ${layout.height}`);
     this.#svg.setAttribute("height", `${layout.height}`);
+    this.#svg.setAttribute("aria-label", described(shown));
     draw(this.#svg, sheet.shapes);
     this.#write(shown);
   }
@@ -394,37 +405,17 @@ export class Story {
 
   #tell(scene: number, { what, why }: Told) {
     const section = document.querySelector(`#scene-${scene}`) as HTMLElement;
+    const title = this.run.isOver && heading(this.run, scene);
+    if (title) say(section.querySelector("h2") as Element, title);
     spell(section.querySelector(".what") as HTMLElement, what, this.run);
     spell(section.querySelector(".why") as HTMLElement, why, this.run);
   }
 
   #writeChoices(scene: number) {
     const place = document.querySelector(`#scene-${scene} .choices`) as HTMLElement;
-    const choices = this.#choices(scene);
     const ghost = this.ghosts.get(scene);
-    const key = JSON.stringify([choices, ghost?.choice, ghost?.words]);
-    if (place.dataset.key === key) return;
-    place.dataset.key = key;
-    const focused = place.contains(document.activeElement)
-      ? [...place.querySelectorAll("button")].indexOf(document.activeElement as HTMLButtonElement)
-      : -1;
-    const buttons = choices.map(({ title, detail }, index) =>
-      h(
-        "button",
-        {
-          "aria-pressed": `${ghost?.choice === index}`,
-          click: () => this.#choose(scene, index),
-        },
-        h("kbd", { "aria-hidden": "true" }, `${index + 1}`),
-        h("span", h("b", title), ` ${detail}`),
-      ),
-    );
-    const words = h("p.consequence");
-    if (ghost) spell(words, ghost.words, this.run);
-    else if (choices.length)
-      words.textContent = "What if? Pick one: the same scheduler serves all four again.";
-    place.replaceChildren(...(choices.length ? [words, h("div.buttons", ...buttons)] : []));
-    if (focused >= 0) place.querySelectorAll("button")[focused]?.focus();
+    writeChoices(place, this.#choices(scene), ghost?.choice, (index) => this.#choose(scene, index));
+    if (ghost) spell(place.querySelector(".consequence") as HTMLElement, ghost.words, this.run);
   }
 
   /** Says the scene to a screen reader. */
@@ -436,16 +427,4 @@ export class Story {
     );
     say(this.#spoken, [`Scene ${this.scene} of ${LAST}: ${heading}.`, ...words].join(" "));
   }
-}
-
-/** Writes spans; a person's name carries the colour of the lane. */
-export function spell(element: HTMLElement, spans: Span[], run: Run) {
-  const children = spans.map(({ text, bold, request }) => {
-    const place =
-      request === undefined ? -1 : run.model.request(request) ? run.placeOf(request) : request - 1;
-    const name = bold || place >= 0 ? h("b", text) : text;
-    return place < 0 || place > YOU ? name : h("span.who", h(`i.p${place}`), name);
-  });
-  const html = h("p", ...children).innerHTML;
-  if (element.innerHTML !== html) element.replaceChildren(...children);
 }

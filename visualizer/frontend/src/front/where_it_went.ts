@@ -3,21 +3,32 @@
 import type { Board } from "../board/board.ts";
 import { h } from "../drawing/html.ts";
 import { count } from "../model/words.ts";
+import { writeChoices } from "./choice_buttons.ts";
+import { type Choice, choicesOf, consequence } from "./choices.ts";
 import { type Part, partsOf, totalMs } from "./parts.ts";
 import type { Run } from "./run.ts";
 import { seconds } from "./sentences.ts";
+import { spell } from "./spelling.ts";
+
+type Change = (settings: Choice["settings"]) => Promise<{ before: Run; after: Run }>;
 
 export class WhereItWent {
-  #section: HTMLElement;
+  #section = document.querySelector("#scene-5") as HTMLElement;
   #go: (scene: number) => void;
+  #change: Change;
   #run: Run | null = null;
   #log: Uint8Array[] = [];
   #board: Promise<Board> | null = null;
   #end = new AbortController();
+  #chosen: number | undefined;
 
-  constructor(go: (scene: number) => void) {
+  /**
+   * @param go goes to a scene
+   * @param change runs the last run again
+   */
+  constructor(go: (scene: number) => void, change: Change) {
     this.#go = go;
-    this.#section = document.querySelector("#scene-5") as HTMLElement;
+    this.#change = change;
     new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && this.#draw(), {
       rootMargin: "400px",
     }).observe(this.#section);
@@ -35,20 +46,59 @@ export class WhereItWent {
     const parts = partsOf(run, engine);
     const total = totalMs(parts);
     this.#find("h2").textContent = `This is where your ${seconds(1000 * total)} went`;
-    const pieces = count(parts.length, "part");
     this.#find(".what").textContent =
-      `The ${pieces} add up to ${total.toLocaleString("en")} ms, measured in this page; the picture showed them more slowly. Click one to see the decision behind it.`;
-    const bar = h("div.bar", { "aria-hidden": "true" });
-    const list = h("ol.parts");
-    parts.forEach((part) => {
+      `The ${count(parts.length, "part")} add up to ${ms(total)}, measured in this page. Click one to see the decision behind it.`;
+    const list = h("ol.parts", ...parts.map((part) => this.#item(part)));
+    this.#find(".time").replaceChildren(this.#bar(parts, total), list);
+    this.#chosen = undefined;
+    this.#writeChoices();
+    const { top, bottom } = this.#section.getBoundingClientRect();
+    if (top < innerHeight + 400 && bottom > 0) this.#draw();
+  }
+
+  /** Runs the run again with a choice, and draws its bar on the same scale; the same choice again takes it back. */
+  async choose(index: number) {
+    const run = this.#run;
+    const choice = this.#choices[index];
+    if (!run || !choice) return;
+    this.#find(".bar.after")?.remove();
+    this.#chosen = this.#chosen === index ? undefined : index;
+    this.#writeChoices();
+    if (this.#chosen === undefined) return;
+    try {
+      const { before, after } = await this.#change(choice.settings);
+      if (run !== this.#run || this.#chosen !== index) return;
+      const parts = partsOf(after);
+      const most = Math.max(totalMs(partsOf(before)), totalMs(parts));
+      this.#find(".bar").after(this.#bar(parts, most, ".after"));
+      spell(this.#find(".consequence"), consequence(before, after), run);
+    } catch (error) {
+      this.#find(".consequence").textContent = `This cannot be served: ${(error as Error).message}`;
+    }
+  }
+
+  get #choices() {
+    const run = this.#run;
+    return run ? [4, 2, 3].map((scene) => choicesOf(run, scene)[0]) : [];
+  }
+
+  #writeChoices() {
+    const place = this.#find(".choices");
+    writeChoices(place, this.#choices, this.#chosen, (index) => this.choose(index));
+  }
+
+  /** @param scale the time that the whole width stands for, in ms */
+  #bar(parts: Part[], scale: number, more = "") {
+    const bar = h(`div.bar${more}`, { "aria-hidden": "true" });
+    for (const part of parts) {
       const piece = h(`i.${part.kind}`, { click: () => this.#look(part) });
       piece.style.flexGrow = `${part.ms}`;
       bar.append(piece);
-      list.append(this.#item(part));
-    });
-    this.#find(".time").replaceChildren(bar, list);
-    const { top, bottom } = this.#section.getBoundingClientRect();
-    if (top < innerHeight + 400 && bottom > 0) this.#draw();
+    }
+    const rest = h("i.rest");
+    rest.style.flexGrow = `${Math.max(0, scale - totalMs(parts))}`;
+    bar.append(rest);
+    return bar;
   }
 
   #item(part: Part) {
@@ -60,12 +110,7 @@ export class WhereItWent {
     return h(
       "li",
       { "data-kind": part.kind, "data-ms": part.ms },
-      h(
-        "button.part",
-        { click: () => this.#look(part) },
-        h("b", `${part.ms} ms`),
-        ` ${part.words}`,
-      ),
+      h("button.part", { click: () => this.#look(part) }, h("b", ms(part.ms)), ` ${part.words}`),
       part.scene > 0 && link,
     );
   }
@@ -106,3 +151,5 @@ export class WhereItWent {
     return this.#section.querySelector(selector) as HTMLElement;
   }
 }
+
+const ms = (value: number) => `${value.toLocaleString("en")} ms`;
