@@ -78,9 +78,12 @@ def _write_python(folder: Path) -> None:
     for wheel in wheels:
         shutil.copyfile(wheel, folder / wheel.name)
     (folder / "underglass.zip").write_bytes(core_zip())
+    contents = folder / "contents.json"
+    names = [wheel.name for wheel in wheels]
+    contents.write_text(json.dumps({"wheels": names}), "utf-8")
+    run_node("snapshot.mjs", str(folder))
     size = sum(path.stat().st_size for path in folder.iterdir())
-    contents = {"wheels": [wheel.name for wheel in wheels], "bytes": size}
-    (folder / "contents.json").write_text(json.dumps(contents), "utf-8")
+    contents.write_text(json.dumps({"wheels": names, "bytes": size}), "utf-8")
 
 
 def page_wheels(requirements: Path = WHEELS) -> list[Path]:

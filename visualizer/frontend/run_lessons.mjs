@@ -12,6 +12,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
+import { gunzipSync } from "node:zlib";
 import { loadPyodide } from "pyodide";
 import { newLesson, setUp } from "./src/site/python.ts";
 
@@ -42,7 +43,8 @@ function stored(output) {
   return { ...output, log: save(output.log) };
 }
 
-const python = await loadPyodide();
+const snapshot = gunzipSync(new Uint8Array(bytesOf("python/snapshot.bin.gz")));
+const python = await loadPyodide({ _loadSnapshot: snapshot });
 const { wheels } = JSON.parse(readFileSync(join(site, "python/contents.json"), "utf8"));
 const { loadModel } = await import(pathToFileURL(join(site, "assets/model.js")).href);
 const files = {

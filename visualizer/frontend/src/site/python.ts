@@ -39,7 +39,8 @@ interface Lesson {
 }
 
 const SET_UP = `
-import os, sys
+import os, random, sys
+random.seed()  # the snapshot's numbers are the same on every page
 sys.path[:0] = ["/core", "/wheels"]
 os.makedirs("/core/notebooks", exist_ok=True)
 os.chdir("/core/notebooks")
@@ -60,10 +61,15 @@ def new_lesson():
     return run
 `;
 
-/** Unpacks the core and imports it. `loadModel` is called when a cell first needs the bundled model. */
-export function setUp(python: PyodideAPI, { wheels, core }: Files, loadModel: () => PageModel) {
+/** Unpacks the core and the wheels. */
+export function unpack(python: PyodideAPI, { wheels, core }: Files) {
   for (const wheel of wheels) python.unpackArchive(wheel, "zip", { extractDir: "/wheels" });
   python.unpackArchive(core, "zip", { extractDir: "/core" });
+}
+
+/** Unpacks the core and imports it. `loadModel` is called when a cell first needs the bundled model. */
+export function setUp(python: PyodideAPI, files: Files, loadModel: () => PageModel) {
+  unpack(python, files);
   python.registerJsModule("page_model_js", { load: loadModel });
   python.runPython(SET_UP);
 }

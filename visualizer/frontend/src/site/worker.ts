@@ -31,15 +31,18 @@ const plainFetch = scope.fetch.bind(scope);
 scope.fetch = async (url: any, ...rest: any[]) => {
   const address = String(url?.url ?? url);
   if (!address.endsWith(".wasm")) return plainFetch(url, ...rest);
-  const packed = await plainFetch(`${address}.gz`);
-  // A host that declares the file as gzip has it unpacked on the way.
-  const bytes = new Uint8Array(await packed.arrayBuffer());
+  return unpacked(`${address}.gz`);
+};
+
+/** A packed file of this site. A host that declares it as gzip has it unpacked on the way. */
+async function unpacked(name: string) {
+  const bytes = new Uint8Array(await bytesOf(name));
   const isPacked = bytes[0] === 0x1f && bytes[1] === 0x8b;
   const stream = isPacked
     ? new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))
     : bytes;
   return new Response(stream, { headers: { "content-type": "application/wasm" } });
-};
+}
 
 const bytesOf = async (name: string) => {
   const response = await plainFetch(new URL(name, folder));
@@ -75,9 +78,11 @@ async function start() {
     bytesOf("underglass.zip"),
     ...contents.wheels.map((name: string) => bytesOf(name)),
   ]);
+  const snapshot = unpacked("snapshot.bin.gz");
   const { loadPyodide } = await import(new URL("pyodide.mjs", folder).href);
   const python = await loadPyodide({
     indexURL: folder.href,
+    _loadSnapshot: snapshot.then((response) => response.arrayBuffer()),
     lockFileURL: new URL("pyodide-lock.json", folder).href,
   });
   say({ phase: { phase: "core" } });
