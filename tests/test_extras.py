@@ -12,11 +12,13 @@ import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from engine.core.extras import EXTRA_OF
+from engine.core.extras import EXTRA_OF, install_command
 
 REPOSITORY = Path(__file__).parents[1]
 OURS = ("engine", "server", "underglass", "visualizer")
@@ -136,9 +138,7 @@ def test_commands_that_read_logs_work_in_a_plain_install_and_others_name_their_e
     for line, extra in needs.items():
         code, out, error = done[line]
         assert (code, out) == (2, "")
-        assert re.fullmatch(
-            rf"underglass: .+ needs \w+: pip install 'underglass\[{extra}\]'\n", error
-        )
+        assert re.fullmatch(rf"underglass: .+ needs \w+: pip install '\.\[{extra}\]'\n", error)
 
 
 def test_a_function_that_needs_an_extra_names_it():
@@ -186,7 +186,7 @@ print(json.dumps({program: error_of(program) for program in sys.argv[1:]}))
         *expected,
     )
     assert done.stderr == ""
-    line = re.compile(r".+ needs \w+: pip install 'underglass\[(.+)\]'")
+    line = re.compile(r".+ needs \w+: pip install '\.\[(.+)\]'")
     errors = {name: line.sub(r"\1", str(error)) for name, error in json.loads(done.stdout).items()}
     assert errors == expected
 
@@ -236,3 +236,26 @@ def test_each_library_that_is_imported_is_installed_by_its_extra():
         names = set(map(canonicalize_name, distributions.get(library, [])))
         allowed = core if library not in EXTRA_OF else installs[EXTRA_OF[library]]
         assert names & allowed, f"{library} is in no extra that engine/core/extras.py names for it"
+
+
+@pytest.mark.parametrize(
+    ("record", "source"),
+    [
+        ({"url": "file:///a%20b/clone", "dir_info": {}}, "/a b/clone[lab]"),
+        (
+            {"url": "file:///w/underglass-1-py3-none-any.whl", "archive_info": {}},
+            "none-any.whl[lab]",
+        ),
+        (
+            {"url": "https://x.org/u", "vcs_info": {"vcs": "git"}},
+            "underglass[lab] @ git+https://x.org/u",
+        ),
+        (None, "underglass[lab]"),
+    ],
+)
+def test_a_missing_extra_is_installed_from_where_the_copy_came_from(monkeypatch, record, source):
+    text = record and json.dumps(record)
+    monkeypatch.setattr(
+        metadata, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text)
+    )
+    assert install_command("lab").endswith(f"{source}'")

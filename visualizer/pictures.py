@@ -4,7 +4,7 @@
     to_gif(log, "run.gif", steps=(20, 40))      # one postcard per step, two per second
     tour_to_file(page, Path("tour.pdf"))        # all scenes on one page; or a GIF with one per frame
 
-The board draws them in a headless Chromium. They need `pip install "underglass[pictures]"` and, unless
+The board draws them in a headless Chromium. They need `pip install '.[pictures]'` and, unless
 a Chromium is installed, `playwright install chromium`. On a board, the key C saves the same pictures
 and needs neither.
 """

@@ -11,6 +11,7 @@ the code of a user imports such a module, the error says in one line what to ins
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 # The extras in pyproject.toml, and the modules that each one installs.
@@ -49,9 +50,36 @@ def needs_extra(what: str, extra: str = "") -> Iterator[None]:
         if library not in EXTRA_OF:
             raise
         raise MissingExtraError(
-            f"{what} needs {library}: pip install 'underglass[{extra or EXTRA_OF[library]}]'",
+            f"{what} needs {library}: {install_command(extra or EXTRA_OF[library])}",
             name=error.name,
         ) from None
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to this copy: pip takes it from where it took the copy.
+
+    A clone, a wheel and a repository are each named as pip has recorded them (PEP 610). Only a copy
+    from a package index has no such record, and its name alone is enough.
+    """
+    import json  # these take longer to import than the core, which rarely needs them
+    from importlib import metadata
+    from urllib.parse import unquote, urlsplit
+
+    clone = Path(__file__).parents[2]
+    try:
+        record = json.loads(
+            metadata.distribution("underglass").read_text("direct_url.json") or "{}"
+        )
+    except metadata.PackageNotFoundError:  # a clone that was never installed
+        record = {"url": clone.as_uri()} if (clone / "pyproject.toml").is_file() else {}
+    url = record.get("url", "")
+    if url.startswith("file:"):
+        path = Path(unquote(urlsplit(url).path))
+        place = "." if path == Path.cwd() else path
+        return f"pip install '{place}[{extra}]'"
+    if "vcs_info" in record:
+        url = f"{record['vcs_info']['vcs']}+{url}"
+    return f"pip install 'underglass[{extra}]{url and f' @ {url}'}'"
 
 
 def extension(name: str) -> ModuleType:

@@ -155,9 +155,9 @@ def check_core(wheel: Path, home: Path) -> None:
         assert "ms" in there.run("underglass", "why", recording, "Dev")
     there.python(SIMULATION)
     refused = there.run("underglass", "lab", code=2)
-    assert "pip install 'underglass[lab]'" in refused and len(refused.splitlines()) == 1, refused
+    assert f"pip install '{wheel}[lab]'" in refused and len(refused.splitlines()) == 1, refused
     refused = there.run("underglass", "serve", code=2)
-    assert "pip install 'underglass[" in refused and len(refused.splitlines()) == 1, refused
+    assert f"pip install '{wheel}[" in refused and len(refused.splitlines()) == 1, refused
     there.python(COPY)
     for name in LESSONS:
         cells = json.loads((home / "mine" / f"{name}.ipynb").read_text("utf-8"))["cells"]
