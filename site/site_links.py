@@ -57,6 +57,8 @@ def place_of(path: str) -> str:
     folder, name = posixpath.split(path)
     if name.endswith(".ipynb"):
         return f"lessons/{name.removesuffix('.ipynb')}.html"
+    if path == "docs/README.md":
+        return "docs/index.html"
     if name.endswith(".md"):
         inside = posixpath.relpath(folder, "docs") if folder.startswith("docs") else folder
         return posixpath.normpath(f"docs/{inside}/{name.removesuffix('.md')}.html")

@@ -4,13 +4,11 @@ To renew them: `pytest tests/test_tables.py --update-snapshots`.
 """
 
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from prometheus_client.core import CounterMetricFamily
 
-from authoring.contents import lesson_lines
 from engine.core.cache.eviction import EVICTIONS
 from engine.core.config import EngineConfig
 from engine.core.declared import Setting, settings_of
@@ -58,26 +56,9 @@ def table_of_metrics() -> str:
     return table("| metric | what it is here |", rows)
 
 
-def table_of_lessons() -> str:
-    """The exercise of a lesson is the first line of its checks, "Lesson 04: ..."."""
-    rows = []
-    for line in lesson_lines():
-        number = line.name[:2]
-        exercise = import_module(f"checks.lesson_{number}").__doc__.splitlines()[0]
-        rows.append(
-            (
-                number,
-                f"[{line.title}](notebooks/{line.name})",
-                exercise.removeprefix(f"Lesson {number}: ").removesuffix("."),
-            )
-        )
-    return table("| | | the exercise |", rows)
-
-
 TABLES = {
     "docs/glossary.md": ("| here | vLLM", table_of_flags),
     "docs/metrics.md": ("| metric | what it is here", table_of_metrics),
-    "README.md": ("| | | the exercise", table_of_lessons),
 }
 
 

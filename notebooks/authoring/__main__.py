@@ -154,7 +154,7 @@ def _picture(page: Page, drawn: Locator, css: str) -> bytes:
     screenshot = drawn.screenshot(animations="disabled", omit_background=True)
     style.evaluate("element => element.remove()")
     drawn.evaluate("element => { delete element.dataset.card; }")
-    return png([screenshot])
+    return png(screenshot)
 
 
 def _keep_pictures(before: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> None:

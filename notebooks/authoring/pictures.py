@@ -1,10 +1,7 @@
-"""Take the README's pictures of the board in Chromium: `make pictures`.
+"""Take the pictures of the docs in Chromium: `make pictures`.
 
-`docs/handover-light.png` shows the motion of a preemption, eight times slower than the board does:
-the victim's blocks go from its lane to the map, and a block that another request takes goes on to that
-request's lane. `docs/board-light.png` is its end, for readers who prefer reduced motion.
-`docs/live-light.png` is the live page with a class of thirty, and `docs/vllm-light.png` a recording of
-vLLM. All exist for the dark theme too.
+`docs/board-light.png` is the whole board at a preemption, `docs/live-light.png` the live page with a
+class of thirty, and `docs/vllm-light.png` a recording of vLLM. All exist for the dark theme too.
 """
 
 import tempfile
@@ -28,10 +25,6 @@ from visualizer.pictures import chromium_path
 
 SIZE: ViewportSize = {"width": 1280, "height": 1100}  # a whole board is in sight
 SHARPNESS = 2  # device pixels per pixel
-DURATION = 150  # ms of the motion on the board
-FRAMES = 20
-FRAME, BEFORE, AFTER = 0.06, 1.5, 4.0  # seconds that a frame, the step before and the end are shown
-PLAYS = 3
 
 Theme = Literal["light", "dark"]
 LIVE: ViewportSize = {"width": 1280, "height": 1000}
@@ -48,16 +41,6 @@ QUESTIONS = (
 )
 ANIMALS = "bear cat dog duck fox frog goat lion mouse owl pig wolf".split()
 
-# An animation waits until its time is set.
-HOLD_ANIMATIONS = """
-  const animate = Element.prototype.animate;
-  Element.prototype.animate = function (...how) {
-    const animation = animate.apply(this, how);
-    animation.pause();
-    return animation;
-  };
-"""
-
 
 def main() -> None:
     """Write the pictures into `docs`."""
@@ -72,9 +55,11 @@ def main() -> None:
         themes: tuple[Theme, ...] = ("light", "dark")
         lives = live(browser, themes)
         for theme in themes:
-            moving, still = handover(browser, file, log, theme)
-            made = {"handover": moving, "board": still, "live": lives[theme]}
-            made["vllm"] = recorded(browser, Path(folder), theme)
+            made = {
+                "board": board_of(browser, file, log, theme),
+                "live": lives[theme],
+                "vllm": recorded(browser, Path(folder), theme),
+            }
             for name, content in made.items():
                 target = REPOSITORY / "docs" / f"{name}-{theme}.png"
                 target.write_bytes(content)
@@ -106,7 +91,7 @@ def live(browser: Browser, themes: Sequence[Theme]) -> dict[Theme, bytes]:
             board = page.locator(".underglass").first
             expect(board).to_have_attribute("data-live", "live")
             expect(board).to_have_attribute("data-step", str(LIVE_STEP))
-            pictures[theme] = png([page.screenshot(animations="disabled")])
+            pictures[theme] = png(page.screenshot(animations="disabled"))
             context.close()
     return pictures
 
@@ -121,40 +106,22 @@ def recorded(browser: Browser, folder: Path, theme: Theme) -> bytes:
     page = context.new_page()
     page.goto(f"{file.as_uri()}#step={RECORDED_STEP}&selected={WAITING}")
     expect(page.locator(".underglass").first).to_have_attribute("data-ready", "true")
-    picture = png([page.screenshot(animations="disabled")])
+    picture = png(page.screenshot(animations="disabled"))
     context.close()
     return picture
 
 
-def handover(browser: Browser, file: Path, log: EventLog, theme: Theme) -> tuple[bytes, bytes]:
-    """Return the moving picture of the log's first preemption, and the still picture of its end."""
+def board_of(browser: Browser, file: Path, log: EventLog, theme: Theme) -> bytes:
+    """Return a picture of the whole board at the log's first preemption."""
     step, victim = first_preemption(log)
     context = browser.new_context(viewport=SIZE, color_scheme=theme, device_scale_factor=SHARPNESS)
     page = context.new_page()
-    page.add_init_script(HOLD_ANIMATIONS)
     page.goto(f"{file.as_uri()}#step={step}&selected={victim}")
     board = page.locator(".underglass").first
     expect(board).to_have_attribute("data-ready", "true")
-    # All pictures have the height of the last one.
-    board.evaluate("root => { root.style.minHeight = `${root.offsetHeight}px`; }")
-    board.press(",")
-    expect(board).to_have_attribute("data-step", str(step - 1))
-    board.blur()  # no focus ring
-    screenshots = [board.screenshot()]
-    page.wait_for_timeout(DURATION + 1)  # steps that follow each other quickly have no motion
-    board.press(".")
-    expect(page.locator(".handover")).to_have_count(1)
-    board.blur()
-    for frame in range(FRAMES):
-        time = DURATION * (frame + 0.5) / FRAMES
-        page.evaluate("t => { for (const a of document.getAnimations()) a.currentTime = t; }", time)
-        screenshots.append(board.screenshot())
-    page.evaluate("for (const animation of document.getAnimations()) animation.finish()")
-    expect(page.locator(".handover")).to_have_count(0)
-    screenshots.append(board.screenshot())
+    picture = png(board.screenshot(animations="disabled"))
     context.close()
-    seconds = [BEFORE, *[FRAME] * FRAMES, AFTER]
-    return png(screenshots, seconds, PLAYS), png(screenshots[-1:])
+    return picture
 
 
 def first_preemption(log: EventLog) -> tuple[int, int]:
