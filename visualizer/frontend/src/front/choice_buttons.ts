@@ -24,8 +24,8 @@ export function writeChoices(
       h("span", h("b", title), ` ${detail}`),
     ),
   );
-  const words = h("p.consequence", choices.length ? INVITATION : "");
-  place.replaceChildren(words, h("div.buttons", ...buttons));
+  if (!choices.length) return place.replaceChildren();
+  place.replaceChildren(h("p.consequence", INVITATION), h("div.buttons", ...buttons));
   if (focused >= 0) buttons[focused]?.focus();
 }
 

@@ -58,14 +58,19 @@ export function drawMemory(
       for (let id = group.from; id <= group.to; id++)
         sheet.rect(at(id)[0] - 2.5, y - 2.5, block.width + 5, block.height + 5, "former");
     if (group.to > group.from) sheet.path(`M${x} ${below + 6.5}H${x + width}`, "cursor");
-    const long = group.words.length * LETTER;
-    if (long > width + block.pitch * (group.isStrong ? 3 : 0.6)) continue;
-    const most = start + perRow * block.pitch - long / 2;
-    const middle = Math.max(long / 2, Math.min(x + width / 2, most));
-    const [from, to] = [middle - long / 2, middle + long / 2];
-    if (taken.some((one) => one[2] === y && from < one[1] && one[0] < to)) continue;
-    taken.push([from, to, y]);
-    sheet.text(group.words, middle, below + 19, `label middle${group.isStrong ? " strong" : ""}`);
+    // A lost block that has no room for its sentence says the last word of it: who has it now, or that it is kept.
+    const variants = group.isStrong ? [group.words, group.words.replace(/.* /, "")] : [group.words];
+    for (const words of variants) {
+      const long = words.length * LETTER;
+      if (long > width + block.pitch * (group.isStrong ? 3 : 0.6)) continue;
+      const most = start + perRow * block.pitch - long / 2;
+      const middle = Math.max(long / 2, Math.min(x + width / 2, most));
+      const [from, to] = [middle - long / 2, middle + long / 2];
+      if (taken.some((one) => one[2] === y && from < one[1] && one[0] < to)) continue;
+      taken.push([from, to, y]);
+      sheet.text(words, middle, below + 19, `label middle${group.isStrong ? " strong" : ""}`);
+      break;
+    }
   }
 }
 

@@ -17,6 +17,7 @@ export interface Shown {
   now: number;
   scene: number; // 1 to 4
   first?: number; // the first step in view
+  hasPressed?: boolean; // whether the visitor pressed Enter, and did not just scroll on
   /** The visitor has asked, and the engine is starting: the step in view then, and the wait in microseconds. */
   starting?: { step: number; us: number };
 }
@@ -216,14 +217,14 @@ export function described({ run, now, starting }: Shown) {
 /** "you press Enter", and the wait until the prompt is read. */
 function drawWait(
   sheet: Sheet,
-  { run, now, starting }: Shown,
+  { run, now, starting, hasPressed = true }: Shown,
   layout: Layout,
   x: (step: number) => number,
   first: number,
 ) {
   const you = run.you;
   const base = baseOf(layout, YOU);
-  const said = layout.isNarrow ? "you ask" : "you press Enter";
+  const said = layout.isNarrow || !hasPressed ? "you ask" : "you press Enter";
   const line = (from: number, to: number, words: string) => {
     const start = x(from) + 1;
     if (to < first) return;

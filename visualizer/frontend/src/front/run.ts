@@ -6,7 +6,7 @@ import type { RequestSpan } from "../model/request_spans.ts";
 /** In the order of their lanes; the last is the visitor. */
 export const NAMES = ["Ada", "Bo", "Cleo", "You"];
 export const YOU = 3;
-export const PACE = 300; // ms per column: slower than the engine, so that the words can be read
+export const PACE = 240; // ms per column: slower than the engine, so that the words can be read
 
 /** What a request does in a step: it reads tokens of its prompt, or again, or it writes the next token. */
 export interface Cell {

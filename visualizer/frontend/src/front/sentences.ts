@@ -80,7 +80,11 @@ export function perStep(run: Run, now: number, engine = 0): Told {
   const isDone = run.cell(you, now) !== null || run.written(you, now) > 0;
   const spent = (wait?.us ?? 0) + engine;
   const cause: Span[] = wait ? because(run, wait) : say``;
-  const first = engine ? say`the engine was starting${wait ? ", and then because " : ""}` : say``;
+  const first = !engine
+    ? say``
+    : wait
+      ? say`the engine was starting, and for the last ${seconds(wait.us)} because `
+      : say`the engine was starting`;
   let what: Span[];
   if (!wait && !engine)
     what = say`${bold(say`You did not have to wait`)}: your request was read in the next step.`;

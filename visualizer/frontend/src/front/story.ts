@@ -47,6 +47,8 @@ export class Story {
   #layout: Layout = layoutOf(1240, 24);
   #timer: ReturnType<typeof setTimeout> | undefined;
   #asks = 0;
+  /** What the scenes say before there is a run, to say it again when the visitor asks again. */
+  #general: [element: Element, words: string][];
   #end: WhereItWent;
   #svg: SVGElement;
   #spoken: HTMLElement;
@@ -56,9 +58,13 @@ export class Story {
     this.root = root;
     this.#svg = root.querySelector("svg") as SVGElement;
     this.#spoken = document.querySelector(".spoken") as HTMLElement;
+    const parts = root.querySelectorAll(".scene:not(#scene-1) :is(h2, .what, .why)");
+    this.#general = [...parts].map((element) => [element, element.textContent ?? ""]);
     const form = root.querySelector("form") as HTMLFormElement;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
+      this.go(1);
+      this.#hasPressed = true;
       this.ask();
     });
     for (const event of ["focusin", "pointerdown"])
@@ -92,9 +98,11 @@ export class Story {
   /** The visitor asks: at once if the engine is ready; until then the others' recorded lanes move. */
   async ask() {
     const mine = ++this.#asks;
-    this.go(1);
     this.ghosts.clear();
     this.run = new Run();
+    for (const [element, words] of this.#general) say(element, words);
+    for (const scene of [1, 2, 3, 4]) this.#writeChoices(scene);
+    this.#end.clear();
     this.engineUs = 0;
     say(this.root.querySelector(".ask button") as Element, "Ask again");
     if (!this.engine.isReady || !this.recorded) {
@@ -144,7 +152,7 @@ export class Story {
       this.asked = null;
       this.#set("running");
     }
-    if (this.#timer === undefined && this.state === "running") this.#advance();
+    if (this.#timer === undefined && this.state === "running") this.#advanceIn(this.#pace);
   }
 
   #broken(error: Error) {
@@ -163,10 +171,24 @@ export class Story {
     return isHoldKnown(this.run) ? holdStep(this.run) : this.run.lastStep;
   }
 
+  get #pace() {
+    return this.#prefersStill.matches ? 0 : PACE;
+  }
+
+  /** Shows the next step, so long after the last one. */
+  #advanceIn(time: number) {
+    clearTimeout(this.#timer);
+    const left = time - (performance.now() - this.#shownAt);
+    this.#timer = setTimeout(() => this.#advance(), Math.max(0, left));
+  }
+
+  #shownAt = 0;
+  #hasPressed = false;
+
   /** Shows the next step, and the one after it a moment later. */
   #advance() {
-    clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#shownAt = performance.now();
     const { run } = this;
     const isStill = this.#prefersStill.matches && this.state === "starting";
     if (this.now < this.#target && !isStill) {
@@ -175,15 +197,13 @@ export class Story {
     }
     if (this.state === "starting") {
       this.#render(); // the wait, which grows
-      this.#timer = setTimeout(() => this.#advance(), this.now < MOST / 2 ? PACE : 2 * PACE);
-      return;
+      return this.#advanceIn(this.now < MOST / 2 ? PACE : 2 * PACE);
     }
     if (isHoldKnown(run) && this.now >= this.#target) {
       this.#set("held");
       this.#render();
       this.#speak();
-    } else if (this.now < run.lastStep)
-      this.#timer = setTimeout(() => this.#advance(), this.#prefersStill.matches ? 0 : PACE);
+    } else if (this.now < run.lastStep) this.#advanceIn(this.#pace);
   }
 
   #set(state: State) {
@@ -251,15 +271,10 @@ export class Story {
     if (scene === this.scene) return;
     this.scene = scene;
     this.root.dataset.scene = `${scene}`;
-    if (scene > 1 && this.state === "idle") this.#askUnasked(scene);
+    // A visitor who goes on without asking sees the story of the prompt in the field.
+    if (scene > 1 && this.state === "idle") this.ask();
     this.#render();
     this.#speak();
-  }
-
-  /** A visitor who scrolls on without asking sees the story of the prompt in the field. */
-  #askUnasked(scene: number) {
-    this.ask();
-    this.go(scene);
   }
 
   #pressed(event: KeyboardEvent) {
@@ -331,13 +346,14 @@ export class Story {
         run: this.recorded ?? this.run,
         now: Math.min(this.now, this.recorded?.lastStep ?? this.now),
         scene: 1,
+        hasPressed: this.#hasPressed,
         ...(waiting ? { starting: waiting } : {}),
       };
     }
     const { run } = this;
     const isOpen = this.scene > 1 && this.scene < LAST && run.isOver;
     const now = isOpen ? stepOf(run, this.scene) : this.now;
-    return { run, now, scene: isOpen ? this.scene : 1 };
+    return { run, now, scene: isOpen ? this.scene : 1, hasPressed: this.#hasPressed };
   }
 
   #render() {

@@ -34,15 +34,23 @@ export class WhereItWent {
     }).observe(this.#section);
   }
 
+  /** Forgets the run, when another begins. */
+  clear() {
+    this.#run = null;
+    this.#end.abort();
+    this.#board = null;
+    for (const name of [".time", ".choices", ".board"]) this.#find(name).replaceChildren();
+    delete this.#find(".choices").dataset.key;
+    this.#find("h2").textContent = "Where your time went";
+    this.#find(".what").textContent = "As soon as the engine has served your request.";
+  }
+
   /** @param engine the time in which the engine was starting, in microseconds */
   show(run: Run, engine: number, log: Uint8Array[]) {
     if (run === this.#run) return;
     this.#run = run;
     this.#log = log;
-    this.#end.abort();
     this.#end = new AbortController();
-    this.#board = null;
-    this.#find(".board").replaceChildren();
     const parts = partsOf(run, engine);
     const total = totalMs(parts);
     this.#find("h2").textContent = `This is where your ${seconds(1000 * total)} went`;
