@@ -1,7 +1,8 @@
 """Every number that a lesson states in prose is computed, or cited.
 
 The rule that a program can check: a number in a lesson's prose is in an output or in the code of a cell
-above it, or of the cell right below it, rounded as far as the prose rounds it. Left out are cells that
+above it, or of the cell right below it, rounded as far as the prose rounds it. A lesson's
+picture comes before its code, so until the first `naive` code all code counts. Left out are cells that
 cite (`differs`, `next`, and those tagged `cited`), headings, links and words in backticks.
 
 The outputs between a prediction and its answer are not stored. So `make notebooks` traces the answer's
@@ -24,7 +25,9 @@ LEFT_OUT = re.compile(
 
 def untraced(cells: list[Any], ran: bool = False) -> Iterator[tuple[int, str]]:
     """Yield (index of the cell, number) for every number in prose without a source."""
-    known: set[float] = set()
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    naive = next((at for at, cell in enumerate(code) if "naive" in cell.metadata.tags), 0)
+    known = {value for cell in code[: naive + 1] for value in _values(cell)}
     for index, cell in enumerate(cells):
         tags = set(cell.metadata.get("tags", []))
         if cell.cell_type == "code":

@@ -94,7 +94,7 @@ class Lesson:
     def slides(self, folder: Path) -> Iterator[str]:
         """Yield the lesson's slides; write their pictures into `folder`."""
         yield slide(f"# {self.title}\n\n{self._opening()}", "title")
-        yield from self._pictures(folder, 0, self._first("question"), self.title)
+        yield from self._pictures(folder, 0, self._first("naive"), self.title)
         for cell in self._prose("hook")[1:]:
             yield slide(f"## {self.title}\n\n{cell}")
         yield slide(f"# {self._question()}", "question")

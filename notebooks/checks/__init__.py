@@ -1,6 +1,6 @@
 """Predictions, and checks of the parts that learners write.
 
-    from checks import check, predict, until
+    from checks import check, predict, scenario, until
 
 `check.lesson_04(admit)` prints whether the learner's part keeps its promises and returns a part for
 the engine: the learner's, or the engine's own until it passes. With `hint=1` it prints a first hint,
@@ -10,7 +10,8 @@ There is one file per lesson. It has its ANSWERS and HINTS, and what the one jud
 needs: `cases()`, the smallest first; `attempt(part, case)`, which raises Broken (`broken.py`); and
 `adapt(part)`, which makes a part for the engine of the learner's, or of None. `guard.py` runs a
 learner's code safely; `answer.py` and `prediction.py` have the predictions. `until(log, step)` cuts a
-log for a picture that must not show the future.
+log for a picture that must not show the future. `scenario("twelve people, four seats")` is the run that
+a lesson opens with (`scenarios.py`); `show`, `read` and `figures` are the visualizer's.
 """
 
 import functools
@@ -18,14 +19,18 @@ import importlib
 import importlib.util
 import textwrap
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import underglass.shadowed  # noqa: F401 (first: it names a file that hides one of our packages)
 from checks.beginning import until
 from checks.judging import judge
 from checks.prediction import predict
 
-__all__ = ["check", "predict", "until"]
+if TYPE_CHECKING:
+    from checks.scenarios import scenario
+    from visualizer import figures, read, show
+
+__all__ = ["check", "figures", "predict", "read", "scenario", "show", "until"]
 
 
 class _Checks:
@@ -50,3 +55,13 @@ def _run(lesson: ModuleType, part: Any, *, hint: int = 0) -> Any:
 
 
 check = _Checks()
+
+
+def __getattr__(name: str) -> Any:
+    """Import what draws and runs when a lesson asks for it: a judge of learners' code needs neither."""
+    if name not in __all__:
+        raise AttributeError(f"module 'checks' has no attribute {name!r}")
+    if name == "figures":
+        return importlib.import_module("visualizer.figures")
+    home = importlib.import_module("checks.scenarios" if name == "scenario" else "visualizer")
+    return getattr(home, name)

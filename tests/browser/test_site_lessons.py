@@ -118,29 +118,29 @@ def test_a_reader_may_go_on_without_a_guess(open_lesson):
 
 def test_a_changed_cell_runs_in_the_page_stops_and_fails_and_what_follows_is_marked(open_lesson):
     page = open_lesson("04_continuous_batching")
-    edit(page, 1, "max_batch_size=4", "max_batch_size=2")
+    edit(page, 5, "max_batch_size=4", "max_batch_size=2")
     page.keyboard.press("Shift+Enter")
-    first = cell(page, 1)
+    first = cell(page, 5)
     expect(first).to_have_attribute("data-state", "done", timeout=PATIENCE_MS)
-    board = first.locator(".board > .underglass")
+    board = run(page, 2).locator(".board > .underglass")
     expect(board).to_have_attribute("data-ready", "true")
     expect(board.locator(".lanes, canvas").first).to_be_visible()
-    assert cell(page, 5).get_attribute("data-stale") == "true"
+    assert cell(page, 7).get_attribute("data-stale") == "true"
     # The lesson's own numbers need not hold any more: an assert does nothing.
-    assert "72 steps in the engine's log" not in run(page, 5).inner_text()
-    assert cell(page, 5).get_attribute("data-stale") is None
+    assert "72 steps in the engine's log" not in run(page, 7).inner_text()
+    assert cell(page, 7).get_attribute("data-stale") is None
     first.get_by_role("button", name="Reset").click()
     expect(first).to_have_attribute("data-state", "done", timeout=PATIENCE_MS)
-    assert "72 steps in the engine's log" in run(page, 5).inner_text()
+    assert "72 steps in the engine's log" in run(page, 7).inner_text()
     # An error is shown with its line, and Python stops and runs again.
-    edit(page, 7, "offered = 4", "while True: pass\noffered = 4")
+    edit(page, 9, "offered = 4", "while True: pass\noffered = 4")
     page.keyboard.press("Shift+Enter")
-    running = cell(page, 7)
+    running = cell(page, 9)
     expect(running).to_have_attribute("data-state", "running", timeout=PATIENCE_MS)
     page.get_by_role("button", name="Stop").click()
     expect(running.locator(".words")).to_have_text("Stopped")
-    edit(page, 7, "while True: pass", "nothing / 0")
-    run(page, 7, "failed")
+    edit(page, 9, "while True: pass", "nothing / 0")
+    run(page, 9, "failed")
     expect(running.get_by_role("alert")).to_contain_text("Line 2: NameError")
     running.get_by_role("button", name="Reset").click()
     expect(running).to_have_attribute("data-state", "done", timeout=PATIENCE_MS)
@@ -148,10 +148,10 @@ def test_a_changed_cell_runs_in_the_page_stops_and_fails_and_what_follows_is_mar
 
 
 def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_lesson):
-    stored = nbformat.read(NOTEBOOKS / "01_token_loop.ipynb", as_version=4).cells[1].outputs
+    stored = nbformat.read(NOTEBOOKS / "01_token_loop.ipynb", as_version=4).cells[2].outputs
     [text] = [output.text for output in stored if output.output_type == "stream"]
     page = open_lesson("01_token_loop")
-    ran = run(page, 1)
+    ran = run(page, 2)
     assert ran.locator('pre[data-stream="stdout"]').inner_text().strip() == text.strip()
     expect(ran.locator(".board > .underglass")).to_have_attribute("data-ready", "true")
 

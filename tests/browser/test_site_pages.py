@@ -73,13 +73,13 @@ def test_a_scenario_opens_at_its_moment_and_a_link_has_a_preview(site, site_fold
 
 def test_a_link_to_a_moment_of_a_lesson_opens_its_board_there(site, new_page):
     page = new_page()
-    page.goto(f"{site}lessons/04_continuous_batching.html#cell-1&step=9&select=2")
-    board = BoardOnPage(page, page.locator("#cell-1 .underglass")).wait()
+    page.goto(f"{site}lessons/04_continuous_batching.html#cell-2&step=9&select=2")
+    board = BoardOnPage(page, page.locator("#cell-2 .underglass")).wait()
     board.expect_step(9)
     board.expect_selected(2)
     board.press("l")
     link = board.root.locator(".box.link input").input_value()
-    assert "lessons/04_continuous_batching.html#cell-1&step=9&selected=2" in link
+    assert "lessons/04_continuous_batching.html#cell-2&step=9&selected=2" in link
 
 
 def test_a_trace_of_another_engine_is_read_in_the_page(site, new_page):

@@ -37,9 +37,9 @@ from authoring.parts import (
 from checks.answer import answer_to
 
 # Parts that may repeat.
-AGAIN = {"naive", "predict", "run", "answer", "look", "explain", "change"}
+AGAIN = {"hook", "naive", "predict", "run", "answer", "look", "explain", "change"}
 ENDING = ("exercise", "stretch", "differs", "recap", "next")
-MOST_WORDS, MOST_LINES, MOST_NEW_WORDS = 90, 15, 4
+MOST_WORDS, MOST_LINES, MOST_NEW_WORDS, MOST_SET_UP = 90, 15, 4, 3
 RECAP_QUESTIONS = 3
 MOST_PICTURE_BYTES, MOST_BYTES = 300_000, 1_500_000
 FORBIDDEN = ("simply", "just", "obviously", "as you can see", "of course", "trivial")
@@ -114,6 +114,11 @@ def _of_the_order(cells: list[Cell]) -> Iterator[str]:
             yield f"cell {index + 1} ({after}) comes after a {before}"
         if back and before in ENDING:
             yield f"cell {index + 1} ({after}) comes after the {before}: a lesson ends with those"
+    if not re.fullmatch(r"\*\*[^*]+\?\*\*", cells[1].source):
+        yield "cell 1 is not the question, in bold: it stands above the first picture"
+    set_up = [line for line in cells[2].source.splitlines() if line]
+    if cells[2].cell_type != "code" or len(set_up) > MOST_SET_UP:
+        yield f"cell 2 is not the first picture, of at most {MOST_SET_UP} lines: use scenario()"
     hooks = [cell for cell in cells if part_of(cell) == "hook"]
     if not any("cited" in cell.metadata.tags and "https://" in cell.source for cell in hooks):
         yield "no hook cell, tagged `cited`, says with a number and a link why the question matters"
@@ -134,8 +139,6 @@ def _of_prose(cell: Cell) -> Iterator[str]:
         file = NOTEBOOKS / target.split("#")[0]
         if not re.match(r"https?://|#", target) and not file.is_file():
             yield f"the link {target} leads to no file"
-    if part_of(cell) == "question" and not re.search(r"\*\*[^*]+\?\*\*", text):
-        yield "the question is not bold, or is none"
     folds = _FOLD.findall(text)
     if part_of(cell) == "answer" and (len(folds) != 1 or not text.startswith("<details>")):
         yield "it is not one <details> with a <summary>: an answer stays folded until it is opened"

@@ -27,7 +27,7 @@ def test_lab_copies_the_lessons_and_opens_the_first(
     assert done.returncode == 0, done
     [options] = started
     assert f"--ServerApp.root_dir={folder}" in options
-    assert "--LabApp.default_url=/lab/tree/00_first_look.ipynb" in options
+    assert "--LabApp.default_url=/doc/tree/00_first_look.ipynb" in options
     assert {"--no-browser", "--ServerApp.port=8999", "--ServerApp.token=x"} <= set(options)
     assert (folder / "00_first_look.ipynb").is_file()
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(LESSONS), "mine"]

@@ -54,6 +54,7 @@ def test_everything_that_is_wrong_is_named(tmp_path: Path) -> None:
     look.source += " See [there](../nowhere.md) and [these](solutions/)."
     for word in ("wibble", "batch", "seat", "seat"):
         look.source += f" [**{word}**](../docs/glossary.md)"
+    hook.source += "\nx = 1"
     run.source += "\nassert read(log).requests.ttft_ms[1] < 20" + "\nx = 1" * 16
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -61,6 +62,7 @@ def test_everything_that_is_wrong_is_named(tmp_path: Path) -> None:
     hook.outputs[0].data["application/vnd.jupyter.widget-view+json"] = {"model_id": "1"}
     parts["change", "code"].execution_count = None
     notebook.cells[3].metadata = {}
+    notebook.cells[1].source = "What now?"
     notebook.metadata.kernelspec.name = "my-env"
     found = said(notebook, tmp_path)
     for words in (
@@ -69,5 +71,6 @@ def test_everything_that_is_wrong_is_named(tmp_path: Path) -> None:
         *('"wibble" is not in docs/glossary.md', '"batch" is introduced twice'),
         *("it asserts a time", "at most 15", "no stored output has a picture"),
         *("a widget's reference is stored", "it has not been run", "metadata are not"),
+        *("cell 1 is not the question", "cell 2 is not the first picture"),
     ):
         assert words in found

@@ -62,7 +62,8 @@ def lab(
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     options = [
         f"--ServerApp.root_dir={root}",
-        f"--LabApp.default_url=/lab/tree/{first}",
+        # One document and closed side bars, so that a lesson's question and picture share a screen.
+        f"--LabApp.default_url=/doc/tree/{first}",
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
