@@ -12,11 +12,13 @@ The module does not import anything from Pyodide. The site's build records Ada a
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.config import ConfigError
 from engine.core.log import EventLog
+from engine.core.tokenizer import Tokenizer
 from engine.simulation.choice import ChoiceError, Victim
 from engine.simulation.rerun import Rerun
 from engine.simulation.what_if import what_if
@@ -69,16 +71,20 @@ def config(num_blocks: int) -> EngineConfig:
 def warm() -> None:
     """Load the model and compute a few steps, so that the first question finds everything compiled."""
     engine = Engine.load("bundled", config(16))
-    engine.submit(
-        prompt(engine, ADA.question), SamplingParams(max_tokens=3, temperature=0.8, seed=1)
-    )
+    engine.submit(prompt(ADA.question), SamplingParams(max_tokens=3, temperature=0.8, seed=1))
     while engine.has_work():
         engine.step()
 
 
-def prompt(engine: Engine, question: str) -> list[int]:
+@cache
+def tokenizer() -> Tokenizer:
+    """Return the tokenizer of the bundled model."""
+    return Engine.load("bundled", config(1)).tokenizer
+
+
+def prompt(question: str) -> list[int]:
     """Return a question's tokens, cut to `MOST`. Special tokens that its text names are left out."""
-    encode = engine.tokenizer.encode
+    encode = tokenizer().encode
     begin, end = encode(_BEGIN), encode(_END)[1:]
     asked = re.sub(r"<\|[^|]*\|>", " ", question).strip()
     ids = encode(_BEGIN + asked)
@@ -150,10 +156,9 @@ class Front:
 
         after  the steps after which Cleo and the visitor ask
         """
-        small = Engine.load("bundled", config(1))
         after = max(FIRST, after)
         people = [ADA, BO, CLEO, Person(VISITOR, question, 32)]
-        prompts = [prompt(small, one.question) for one in people]
+        prompts = [prompt(one.question) for one in people]
         arrivals = [1, 2, after + 1, after + 1]
         size = blocks_needed(prompts, after)
         engine = Engine.load("bundled", config(size))
@@ -196,7 +201,7 @@ def recorded() -> EventLog:
     engine = Engine.load("bundled", config(24))
     _send_all(
         engine,
-        [(1, ADA, prompt(engine, ADA.question)), (2, BO, prompt(engine, BO.question))],
+        [(1, ADA, prompt(ADA.question)), (2, BO, prompt(BO.question))],
         lambda _: None,
     )
     return EventLog.from_bytes(b"".join(line + b"\n" for line in engine.log.deterministic()))

@@ -17,7 +17,6 @@ TOLD = REPOSITORY / "visualizer/frontend/test/front/told.js"
 PROMPTS = [
     "Tell me a story about a small dragon who lost her fire.",
     "",
-    "hello",
     "Tell me a story about a fox.",  # as Ada asks, for more than one block
     "Warum hat der Server mich warten lassen? 为什么",
     "\U0001f409\U0001f525 " * 30,
@@ -29,21 +28,16 @@ YOU, NUMBER = 4, re.compile(r"\d+")
 
 @pytest.fixture(scope="module")
 def logs() -> list[EventLog]:
-    logs = []
+    found = []
     for prompt in PROMPTS:
-        lines = list[bytes]()
-        page_front.front.ask(prompt, 6, lines.append)
-        logs.append(EventLog.from_bytes(b"".join(lines)))
-    return logs
-
-
-def _preempted(log: EventLog) -> list[v.Preempted]:
-    return log.of(v.Preempted)
+        page_front.front.ask(prompt, 6, lambda _: None)
+        found.append(page_front.front.log)
+    return found
 
 
 def test_memory_is_full_for_whatever_is_asked(logs):
     for log in logs:
-        assert _preempted(log)[0].request == YOU
+        assert log.of(v.Preempted)[0].request == YOU
         assert {one.reason for one in log.of(v.RequestFinished)} <= {"length", "stop"}
         assert len(log.of(v.RequestArrived)[-1].prompt) <= page_front.MOST
 
@@ -72,5 +66,5 @@ def test_what_the_page_says_is_in_the_log(logs, tmp_path):
         rows = [row for plan in log.of(v.StepScheduled) for row in plan.rows if row.request == 3]
         pieces = [row.count for row in rows if row.count > 1]
         assert NUMBER.findall(cut["what"])[:2] == [str(sum(pieces)), str(len(pieces))]
-        needed_by = log.of(v.RequestArrived)[_preempted(log)[0].needed_by - 1].label
+        needed_by = log.of(v.RequestArrived)[log.of(v.Preempted)[0].needed_by - 1].label
         assert full["what"].startswith(f"{needed_by} needs one more block")

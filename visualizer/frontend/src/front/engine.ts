@@ -63,7 +63,7 @@ def steps(lines):
 `;
 
 /** Whether the browser asks pages to load little. */
-const savesData = () =>
+export const savesData = () =>
   Boolean((navigator as { connection?: { saveData?: boolean } }).connection?.saveData);
 
 /** Starts the engine once the page has been drawn and the browser has nothing to do. */

@@ -17,8 +17,13 @@ export interface Layout {
 const NARROW = 600; // px
 const TOP = 24;
 
+const BASE = 41; // px from a lane's top
+
+/** The top of a lane; the top of the one after the last is the end of the lanes. */
+export const topOf = ({ top, pitch }: Layout, lane: number) => top + pitch * lane;
+
 /** The base line of a lane: bars stand on it, words below. */
-export const baseOf = ({ top, pitch }: Layout, lane: number) => top + pitch * lane + 44;
+export const baseOf = (layout: Layout, lane: number) => topOf(layout, lane) + BASE;
 
 /** @param space the height that there is; null: as much as the picture needs */
 export function layoutOf(width: number, blocks: number, space: number | null = null): Layout {

@@ -4,7 +4,7 @@
  */
 
 import type { RequestSpan } from "../model/request_spans.ts";
-import { baseOf, type Layout } from "./layout.ts";
+import { baseOf, type Layout, topOf } from "./layout.ts";
 import { drawMemory } from "./memory.ts";
 import type { Shown } from "./picture.ts";
 import { NAMES, type Run, YOU } from "./run.ts";
@@ -17,7 +17,7 @@ export function overview(shown: Shown, after: Run, layout: Layout): Sheet {
   const column = (layout.width - layout.left) / steps;
   const x = (step: number) => layout.left + (step - 1) * column;
   const { pitch, width } = layout;
-  const band = baseOf(layout, YOU) - 44;
+  const band = topOf(layout, YOU);
   sheet.rect(-8, band, width + 16, pitch, "band");
   sheet.rect(-8, band, 3, pitch, "ink");
   sheet.path(`M${x(now)} 0V${band + pitch}M${x(now + 1)} 0V${band + pitch}`, "cursor");

@@ -6,7 +6,7 @@
 import type { RequestSpan } from "../model/request_spans.ts";
 import { count } from "../model/words.ts";
 import { sentAway, sharers, waitOf } from "./facts.ts";
-import { baseOf, firstInView, type Layout } from "./layout.ts";
+import { baseOf, firstInView, type Layout, topOf } from "./layout.ts";
 import { drawMemory } from "./memory.ts";
 import { NAMES, type Run, YOU } from "./run.ts";
 import { fitting, Sheet } from "./shapes.ts";
@@ -99,14 +99,14 @@ function arrivedBy(run: Run, place: number, now: number) {
 
 function drawBand(sheet: Sheet, layout: Layout) {
   const { pitch, width } = layout;
-  const y = baseOf(layout, YOU) - 44;
+  const y = topOf(layout, YOU);
   sheet.rect(-8, y, width + 16, pitch, "band");
   sheet.rect(-8, y, 3, pitch, "ink");
 }
 
 function drawCursor(sheet: Sheet, layout: Layout, x: number) {
   const { column, top } = layout;
-  const end = baseOf(layout, YOU) - 44 + layout.pitch;
+  const end = topOf(layout, YOU + 1);
   sheet.path(`M${x - 1.5} 0V${end}M${x + column - 0.5} 0V${end}`, "cursor");
   sheet.rect(x - 1, 0, column, top - 4, "ink");
   sheet.text("now", x + column / 2 - 1, 14, "head");
@@ -133,7 +133,7 @@ function drawName(
     );
     if (isAway) words = "sent away";
     else if (!written && !run.cell(request, now)) words = "waits";
-    else words = count(written, "token");
+    else words = run.isRecorded ? "recorded" : count(written, "token");
   }
   const isStrong = scene === 4 && words === "sent away";
   sheet.text(words, layout.isNarrow ? 0 : 20, base + 19, isStrong ? "sub strong" : "sub");

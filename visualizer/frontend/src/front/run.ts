@@ -26,6 +26,8 @@ export class Run {
 
   /** Whether its engine has finished. */
   isOver = false;
+  /** Whether it is the site's recording, and no run of the page's engine. */
+  isRecorded = false;
 
   static of(bytes: Uint8Array) {
     const run = new Run();

@@ -1,7 +1,7 @@
 /** The five scenes: their titles, the step that each shows, and what it says. */
 
 import { holdStep, longReading, sentAway } from "./facts.ts";
-import type { Run } from "./run.ts";
+import { PACE, type Run } from "./run.ts";
 import {
   inPieces,
   isSlower,
@@ -46,10 +46,13 @@ export function heading(run: Run, scene: number) {
   return null;
 }
 
-/** @param engine the time in which the engine was starting, in microseconds */
-export function told(run: Run, scene: number, now: number, engine: number): Told {
+/**
+ * @param engine the time in which the engine was starting, in microseconds
+ * @param pace the time of a column, in ms; 0: columns appear as they are computed
+ */
+export function told(run: Run, scene: number, now: number, engine = 0, pace = PACE): Told {
   if (scene === 2) return inPieces(run, now);
   if (scene === 3) return sameBeginning(run, now);
   if (scene === 4) return memoryIsFull(run);
-  return perStep(run, now, engine);
+  return perStep(run, now, engine, pace);
 }

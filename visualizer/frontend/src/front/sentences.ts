@@ -11,7 +11,7 @@ import {
   sharers,
   waitOf,
 } from "./facts.ts";
-import { PACE, type Run } from "./run.ts";
+import type { Run } from "./run.ts";
 
 /** What a scene says: what happened and why. */
 export interface Told {
@@ -60,7 +60,7 @@ export function invitation(run: Run, now: number): Told {
   const others = run.model.requests.filter((one) => run.cell(one, now));
   return {
     what: say`${list(others)} ${agree(others, "gets", "get")} one word per step from the same engine. Ask something, and see how your request joins them.`,
-    why: say`A real engine with a small language model runs in this page. What you type stays here.`,
+    why: say`Their ${now} steps are a recording. When you ask, a real engine with a small language model serves all of you in this page; what you type stays here.`,
   };
 }
 
@@ -73,7 +73,7 @@ export function starting(waited: number, others: RequestSpan[]): Told {
 }
 
 /** Scene 1: why the visitor waited, and that everyone gets a token per step. */
-export function perStep(run: Run, now: number, engine = 0): Told {
+export function perStep(run: Run, now: number, engine: number, pace: number): Told {
   const you = run.you;
   if (!you) return invitation(run, now);
   const wait = waitOf(run, you, now);
@@ -101,14 +101,14 @@ export function perStep(run: Run, now: number, engine = 0): Told {
         : say` Now you get one token per step.`;
   return {
     what: say`${what}${gets}`,
-    why: say`A token is a word, a part of one, or a comma. ${slower(run, now)}`,
+    why: say`A token is a word, a part of one, or a comma. ${slower(run, now, pace)}`,
   };
 }
 
-/** How much slower the picture is than the engine. */
-function slower(run: Run, now: number) {
+/** How much slower the picture is than the engine; `pace` is the time of a column in ms. */
+function slower(run: Run, now: number, pace: number) {
   const took = median(run.stepsTo(now).map((step) => run.took(step)));
-  const factor = Math.round(PACE / (took / 1000));
+  const factor = Math.round(pace / (took / 1000));
   return factor > 1
     ? `So that you can read, the picture is ${factor} times slower than the engine.`
     : "";

@@ -5,7 +5,7 @@ import { piecesOf } from "../host/log_bytes.ts";
 import { plain, type Span } from "../model/words.ts";
 import { writeChoices } from "./choice_buttons.ts";
 import { type Choice, choicesOf, consequence } from "./choices.ts";
-import { Engine, startWhenIdle } from "./engine.ts";
+import { Engine, savesData, startWhenIdle } from "./engine.ts";
 import { holdStep, isHoldKnown } from "./facts.ts";
 import { firstInView, type Layout, layoutOf } from "./layout.ts";
 import { overview } from "./overview.ts";
@@ -85,6 +85,7 @@ export class Story {
   async #load(url: string) {
     const answer = await fetch(url);
     const run = new Run();
+    run.isRecorded = true;
     for await (const { bytes } of piecesOf(await answer.arrayBuffer())) run.read(bytes);
     this.recorded = run;
     this.#resized();
@@ -241,6 +242,7 @@ export class Story {
       scrollTo({ top: this.#stride * (scene - 1), behavior: "instant" });
     } else if (scene > 1) target.scrollIntoView({ behavior: "instant", block: "start" });
     else scrollTo({ top: 0, behavior: "instant" });
+    if (scene > 1 && this.state === "idle") this.ask();
     this.#enter(scene);
     if (isFocused) target.querySelector<HTMLElement>("h2")?.focus({ preventScroll: true });
   }
@@ -272,7 +274,7 @@ export class Story {
     this.scene = scene;
     this.root.dataset.scene = `${scene}`;
     // A visitor who goes on without asking sees the story of the prompt in the field.
-    if (scene > 1 && this.state === "idle") this.ask();
+    if (scene > 1 && scene < LAST && this.state === "idle" && !savesData()) this.ask();
     this.#render();
     this.#speak();
   }
@@ -392,7 +394,7 @@ export class Story {
     Object.assign(this.root.dataset, {
       step: `${shown.now}`,
       written: `${you && !shown.starting ? run.written(you, shown.now) : 0}`,
-      recorded: `${run === this.recorded}`,
+      recorded: `${run.isRecorded}`,
     });
     for (const button of this.root.querySelectorAll<HTMLElement>(".way button")) {
       const isHere = button.dataset.scene === `${this.scene}`;
@@ -416,7 +418,7 @@ export class Story {
     }
     const now =
       scene === 1 ? (this.state === "held" ? this.now : shown.now) : stepOf(this.run, scene);
-    return told(scene === 1 ? shown.run : this.run, scene, now, this.engineUs);
+    return told(scene === 1 ? shown.run : this.run, scene, now, this.engineUs, this.#pace);
   }
 
   #tell(scene: number, { what, why }: Told) {
