@@ -30,15 +30,18 @@ def to_html(
     theme: str | None = None,
     title: str = "Underglass",
     text: bool = True,
+    level: str = "all",
 ) -> str:
     """Return the board as a self-contained page, and write it to `path` if one is given.
 
-    `step` and `select` work as in `show`. `theme` is "light", "dark", or None to follow the
+    `step`, `select` and `level` work as in `show`. `theme` is "light", "dark", or None to follow the
     reader's system. If `log` is the name of a scenario, the page also shows its caption. The page of a
     cluster log opens at the time `at_ms` instead of a step. Without `text`, the page has no names,
     prompts, outputs or token ids.
     """
-    packed = packed_log(log, step=step, at_ms=at_ms, select=select, text=text, asks=False)
+    packed = packed_log(
+        log, step=step, at_ms=at_ms, select=select, text=text, asks=False, level=level
+    )
     return write_page(packed, path, theme=theme, title=title)
 
 

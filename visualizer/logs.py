@@ -19,8 +19,16 @@ LogLike = EventLog | str | bytes | Path
 ClusterLogLike = ClusterLog | str | bytes | Path
 Logs = LogLike | Mapping[str, LogLike]  # one log, or several by name
 AXES = ("steps", "time")  # the units of a timeline
+LEVELS = ("lanes", "memory", "all")  # how much a board shows
 # The request to select: an id, None for no request, or "auto" for the request that the step is about.
 Select = int | Literal["auto"] | None
+
+
+def check_level(level: str) -> str:
+    """Return the level of a board if there is one of this name. Otherwise raise a ValueError."""
+    if level not in LEVELS:
+        raise ValueError(f"level must be one of {', '.join(LEVELS)}, got {level!r}")
+    return level
 
 
 def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:

@@ -11,7 +11,7 @@ from visualizer import read
 from visualizer.comparing.saved import savings
 from visualizer.indexed.index_file import index_bytes
 from visualizer.indexed.indexed_log import Indexed, answer_of
-from visualizer.logs import ClusterLogLike, LogLike, Select, StepIndex, read_any
+from visualizer.logs import ClusterLogLike, LogLike, Select, StepIndex, check_level, read_any
 from visualizer.reading.opening import opening
 from visualizer.reading.regimes import Regimes
 from visualizer.reading.without_text import log_without_text
@@ -102,6 +102,7 @@ def packed_log(
     text: bool = True,
     index: bool = True,
     asks: bool = True,
+    level: str = "all",
 ) -> PackedLog:
     """Pack a log. The parameters are those of `to_html`, and of `pack`.
 
@@ -113,6 +114,8 @@ def packed_log(
     if isinstance(events, ClusterLog):
         if step is not None:
             raise ValueError(f"step must be None for a cluster log, got {step}: use at_ms")
+        if level != "all":
+            raise ValueError(f"level must be omitted for a cluster log, got {level!r}")
         options = cluster_options(events, at_ms, select)
         if not asks:
             options["run"] = with_more(options["run"], events)
@@ -120,6 +123,8 @@ def packed_log(
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
     options = board_options(events)
+    if check_level(level) != "all":
+        options["level"] = level
     if not asks:
         options["run"] = with_more(options["run"], events)
     if (scenario := find_scenario(log)) is not None:

@@ -65,9 +65,10 @@ class Board:
         axis: str | None = None,
         slo: tuple[float, float] | None = None,
         panel: str = "",
+        level: str = "all",
     ) -> None:
         self.log: LogLike | ClusterLogLike = log.log if isinstance(log, Board) else log
-        self._packed = packed_log(self.log, step=step, at_ms=at_ms, select=select)
+        self._packed = packed_log(self.log, step=step, at_ms=at_ms, select=select, level=level)
         more: dict[str, Any] = {
             "window": window and list(window),
             "range": range and list(range),

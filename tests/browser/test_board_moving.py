@@ -183,6 +183,32 @@ def test_a_digit_leaves_one_panel_for_a_far_wall(open_board):
         expect(board.root.locator("section:visible")).to_have_count(5)
 
 
+def test_a_level_adds_panels_and_words_and_changes_no_number(open_board):
+    board = open_board(None, "#step=30&level=lanes")
+    sections = {"lanes": 1, "memory": 3, "all": 5}
+    plots, told = [], []
+    for level, count in sections.items():
+        board.expect_data(level=level, step=30)
+        expect(board.root.locator("section:visible")).to_have_count(count)
+        expect(board.root.locator(".seats > canvas")).to_be_visible()
+        expect(board.root.locator(".summary:visible")).to_have_count(int(level == "all"))
+        expect(board.act(level)).to_have_attribute("aria-pressed", "true")
+        told.append(
+            {int(one) for one in re.findall(r"\d+", board.root.locator(".sentence").inner_text())}
+        )
+        plots.append(board.root.locator(".lanes canvas").get_attribute("data-shown"))
+        board.press("v")
+    assert plots[0] == plots[1] == plots[2]
+    assert told[1] <= told[2]
+    board.page.wait_for_url(re.compile("level=lanes$"))
+    board.press("2")
+    board.expect_data(only="blocks", level="all")
+    expect(board.act("memory")).to_be_hidden()
+    board.press("0")
+    board.act("memory").click()
+    board.page.wait_for_url(re.compile("level=memory$"))
+
+
 def test_the_address_says_what_is_shown_and_brings_it_back(open_board):
     board = open_board()
     board.press(",", "ArrowDown", "[", ".", "]")

@@ -256,6 +256,7 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(open_cells, jupyter):
     page = open_cells(path.name, [CELLS[0], COMPARED], height=3000)
     board = BoardOnPage(page).wait()
     board.press(".", ".")
+    board.press("V", "v", "v")
     run_cell(page, 1)
     comparison = page.locator(".underglass.compare")
     expect(comparison).to_have_attribute("data-ready", "true")
@@ -277,10 +278,15 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(open_cells, jupyter):
     state = notebook.metadata.widgets[STATE]["state"]
     assert sum("log" in one["state"] for one in state.values()) == 3
     assert [81, 40] in [one["state"].get("slo") for one in state.values()]
+    assert [one["state"]["level"] for one in state.values() if "level" in one["state"]] == [
+        "memory"
+    ]
 
     reopen_without_kernel(page, address, path.name)
     board = BoardOnPage(page).wait()
     expect_fold(board, log, 33)
+    board.expect_data(level="memory")
+    board.press("v")
     expect(board.root.locator("[data-act=slo]")).to_contain_text("81")
     board.press(",", ",", ",")
     expect_fold(board, log, 30)

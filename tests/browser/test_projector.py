@@ -61,6 +61,10 @@ def test_everything_fits_the_screen_and_shows_one_step(new_page, server):
     expect(stage).to_have_attribute("data-step", str(step))
     blocks = health["blocks"]
     running = health["active"] + health["prefilling"]
+    expect(stage).to_have_attribute("data-level", "lanes")  # where a class begins
+    expect(stage.locator(".decided")).to_be_hidden()
+    stage.press("v")
+    stage.press("v")
     counts = [text.strip() for text in page.locator("#stage dd").all_inner_texts()]
     assert counts == [
         f"{running} of 4",

@@ -57,12 +57,12 @@ def test_a_board_is_the_log_and_where_it_opens(run):
     [board] = run(
         "from visualizer import show\n"
         "from engine.simulation.scenarios import scenario\n"
-        "show(scenario('first_look').run(), step=8, select=5, panel='timeline')"
+        "show(scenario('first_look').run(), step=8, select=5, panel='timeline', level='lanes')"
     )
     assert (board["kind"], board["module"]) == ("board", "board")
     limits = board["options"].pop("run")  # what limited the run, which Python alone computes
     assert limits["sentence"] and limits["regimes"]
-    assert board["options"] == {"step": 8, "selected": 5, "only": "timeline"}
+    assert board["options"] == {"step": 8, "selected": 5, "only": "timeline", "level": "lanes"}
     shown = read_any(board["log"])
     assert isinstance(shown, EventLog)
     assert shown.deterministic() == scenario("first_look").run().deterministic()

@@ -68,6 +68,7 @@ WRONG: list[tuple[dict[str, Any], list[object]]] = [
     ({"range": (9, 4)}, ["range"]),
     ({"panel": "map"}, ["panel", "timeline", "blocks"]),
     ({"axis": "days"}, ["axis", "steps", "time"]),
+    ({"level": "some"}, ["level", "lanes", "memory", "all", "some"]),
 ]
 
 

@@ -90,10 +90,15 @@ def test_a_log_that_is_too_large_to_save_is_sent_when_the_page_asks(monkeypatch)
 
 def test_options_of_the_other_kind_are_rejected():
     cluster, single = three_replicas(), storytellers()
-    for option in ("step", "window", "range", "axis", "slo", "panel"):
+    for option in ("step", "window", "range", "axis", "slo", "panel", "level"):
         with raises_naming(ValueError, option, 3):
             show(cluster, **{option: 3})
-    for log, options in ((cluster, {"step": 3}), (single, {"at_ms": 3}), (cluster, {"select": 99})):
+    for log, options in (
+        (cluster, {"step": 3}),
+        (single, {"at_ms": 3}),
+        (cluster, {"select": 99}),
+        (cluster, {"level": "lanes"}),
+    ):
         with raises_naming(ValueError, *options, *options.values()):
             to_html(log, **options)
     with raises_naming(ValueError, "at_ms", 3, "step"):

@@ -12,7 +12,7 @@ import traitlets
 
 from engine.cluster.cluster_log import ClusterLog
 from visualizer.html import MODULE
-from visualizer.logs import AXES, LogLike, Select, read_any, state_at
+from visualizer.logs import AXES, LEVELS, LogLike, Select, check_level, read_any, state_at
 from visualizer.reading.knowledge import steps_before
 from visualizer.reading.messages import count
 from visualizer.scenario import find_scenario
@@ -31,6 +31,7 @@ class Board(PictureWidget):
     step       the current step
     selected   the id of the selected request, or None
     axis       the unit of the timeline: "steps", or "time" for wall time
+    level      how much this board shows: "lanes", "memory" or "all"
 
     Boards and panels of the same log share their step and selection unless `step` or `select` is given.
     A panel created from a board, instead of a log, shares the step and selection of that board.
@@ -40,6 +41,7 @@ class Board(PictureWidget):
     _panel = ""  # set by the panels below
     panel = traitlets.Unicode("").tag(sync=True)
     only = traitlets.Unicode("").tag(sync=True)
+    level = traitlets.Enum(LEVELS, default_value="all").tag(sync=True)
     view_model = traitlets.Instance(LogModel).tag(sync=True, **ipywidgets.widget_serialization)
     step = traitlets.Int(0)
     selected = traitlets.Int(None, allow_none=True)
@@ -56,6 +58,7 @@ class Board(PictureWidget):
         axis: str | None = None,
         slo: Limits | None = None,
         panel: str = "",
+        level: str = "all",
     ) -> None:
         if axis is not None and axis not in AXES:
             raise ValueError(f"axis must be one of {', '.join(AXES)}, got {axis!r}")
@@ -66,6 +69,7 @@ class Board(PictureWidget):
             view_model=model,
             panel=self._panel,
             only=panel,
+            level=check_level(level),
             step=model.step,
             selected=model.selected,
         )
@@ -150,6 +154,7 @@ def show(
     axis: str | None = None,
     slo: Limits | None = None,
     panel: str = "",
+    level: str = "all",
 ) -> Board: ...
 def show(
     log: LogLike | Board | ClusterLog,
@@ -162,6 +167,7 @@ def show(
     axis: str | None = None,
     slo: Limits | None = None,
     panel: str = "",
+    level: str = "all",
 ) -> Board | ClusterBoard:
     """Show a log: an EventLog, a path to a `.jsonl` file, JSON Lines, or the name of a scenario.
 
@@ -179,16 +185,29 @@ def show(
             percentile of a request's times between tokens
     panel   the panel to show alone: "timeline", "blocks", "tree", "scheduler", "tokens",
             "experts" (of a mixture of experts), or "waterfall" (where the time of each request went)
+    level   how much to show until the reader chooses: "lanes" (lanes, seats and the step's sentence),
+            "memory" (also the blocks and the prefix tree), or "all"
     at_ms   for a cluster log: the time to open, in milliseconds since the gateway started
     """
     # The name of a scenario is passed on, because its board has a caption.
     events = log if isinstance(log, Board) or find_scenario(log) else read_any(log)
     if isinstance(events, ClusterLog):
         only = {"step": step, "window": window, "range": range, "axis": axis, "slo": slo}
-        for name, value in (only | {"panel": panel or None}).items():
+        others = {"panel": panel or None, "level": level if level != "all" else None}
+        for name, value in (only | others).items():
             if value is not None:
                 raise ValueError(f"{name} must be omitted for a cluster log, got {value!r}")
         return ClusterBoard(events, at_ms=at_ms, select=select)
     if at_ms is not None:
         raise ValueError(f"at_ms must be omitted for the log of one engine, got {at_ms}: use step")
-    return Board(events, step, select, window=window, range=range, axis=axis, slo=slo, panel=panel)
+    return Board(
+        events,
+        step,
+        select,
+        window=window,
+        range=range,
+        axis=axis,
+        slo=slo,
+        panel=panel,
+        level=level,
+    )

@@ -15,3 +15,10 @@ test("an address written by hand may say select, as the Python call does", () =>
   assert.deepEqual(readAddress("#step=30&select=8"), { step: 30, selected: 8 });
   assert.deepEqual(readAddress("#step=30&selected="), { step: 30, selected: null });
 });
+
+test("an address has the level if it is not the usual one", () => {
+  const state = { step: 3, selected: 1, level: "lanes" };
+  assert.equal(readAddress(writeAddress(state)).level, "lanes");
+  assert.match(pythonFor(state), /, level="lanes"\)$/);
+  assert.equal(readAddress("#step=3").level, undefined);
+});

@@ -12,7 +12,7 @@ import test from "node:test";
 import { describeBlock, describeLane } from "../src/board/descriptions.ts";
 import { rangeWords } from "../src/board/range.ts";
 import { countWords } from "../src/drawing/lane_words.ts";
-import { Model, plain, reasonWords, sentence } from "../src/model/index.ts";
+import { compose, Model, plain, reasonWords, sentence } from "../src/model/index.ts";
 import { HALF_DOT, missing } from "../src/model/knowledge.ts";
 import { foreign, SECRET } from "./model/foreign.js";
 import { parseLog } from "./model/read.js";
@@ -50,6 +50,9 @@ const segments = [...new Set(frames.map(({ model }) => model)), storytellers].fl
 const wording = {
   sentences: Object.fromEntries(
     Object.entries(scenes).map(([name, { model, step }]) => [name, plain(sentence(model, step))]),
+  ),
+  "sentences of the lanes": Object.fromEntries(
+    frames.map((frame, at) => [Object.keys(scenes)[at], plain(compose(frame, "lanes").spans)]),
   ),
   decisions: eachOnce(
     everywhere.flatMap(({ decisions }) => decisions.map(({ heat, spans }) => [heat, plain(spans)])),

@@ -2,6 +2,7 @@ import { h } from "../drawing/html.ts";
 import { openInPerfetto } from "../host/perfetto.ts";
 import { traceOf } from "../host/trace.ts";
 import { momentsAround } from "../model/moments.ts";
+import { LEVELS } from "../model/sentence.ts";
 import type { Board, PanelName } from "./board.ts";
 import { showHelp, takeSeat } from "./seat.ts";
 
@@ -28,6 +29,7 @@ export function actionsOf(board: Board, names: PanelName[]) {
     rangeTo: () => board.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
     only: (digit: number) => board.showOnly(names[digit - 1] ?? null),
     waterfall: () => board.showOnly(board.only === "waterfall" ? null : "waterfall"),
+    level: (by: number) => showMore(board, by),
     search: () => board.search.open(),
     result: (by: number) => board.search.go(by),
     tables: () => board.toggleTables(),
@@ -64,6 +66,12 @@ async function showInPerfetto({
     const { message } = error as Error;
     root.append(h("p.note.no-trace", { role: "alert" }, message));
   }
+}
+
+/** Shows the next level; the first follows the last. A panel that is shown alone stays. */
+function showMore(board: Board, by: number) {
+  if (!board.only)
+    board.showLevel(LEVELS[(LEVELS.indexOf(board.level) + by + LEVELS.length) % LEVELS.length]);
 }
 
 /** Goes to the next or the previous moment. */

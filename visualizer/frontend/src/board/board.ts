@@ -13,6 +13,7 @@ import type { Frame } from "../model/frame.ts";
 import { type Fact, missing } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import { momentsAround } from "../model/moments.ts";
+import type { Level } from "../model/sentence.ts";
 import { DecisionsPanel } from "../panels/decisions.ts";
 import { ExpertsPanel } from "../panels/experts_panel.ts";
 import { HandoverOverlay } from "../panels/handover_overlay.ts";
@@ -36,6 +37,7 @@ import { actionsOf } from "./actions.ts";
 import { boardFoot, buildControls, StepSlider } from "./controls.ts";
 import { Focus } from "./focus.ts";
 import { bindKeys, boardKeys, buildHelp } from "./keys.ts";
+import { hasPanel, LevelControl, levelNamed } from "./levels.ts";
 import { LinkBox } from "./link_box.ts";
 import { PostcardBox } from "./postcard_box.ts";
 import { prepareForPrint } from "./printing.ts";
@@ -75,13 +77,14 @@ export type PanelName = keyof typeof PANELS;
 type Parts = { [K in PanelName]?: InstanceType<(typeof PANELS)[K]> };
 
 export type BoardState = Required<Pick<ViewState, "step" | "selected" | "range" | "axis" | "slo">> &
-  Pick<Opening, "window"> & { only: PanelName | null };
+  Pick<Opening, "window"> & { only: PanelName | null; level?: Level };
 
 export type BoardContext = WordContext & { model: Model; frame: Frame; block: number | null };
 
 export interface BoardOptions extends ShellOptions {
   view?: View; // shared with other boards of the log
   panel?: string; // the only panel
+  level?: string; // how much it shows until the reader chooses
   onChange?: (state: BoardState) => void; // called after every change
   linkOf?: (state: BoardState) => string; // a link to a state
   project?: Project | null;
@@ -137,6 +140,10 @@ export class Board extends Shell {
   onChange: (state: BoardState) => void;
   panel: PanelName | null;
   only: PanelName | null;
+  level: Level;
+  /** The level until the reader chooses. */
+  opensAt: Level;
+  levels = new LevelControl((level) => this.showLevel(level));
   model!: Model;
   lead!: SentencePanel;
   run: RunPanel;
@@ -187,6 +194,7 @@ export class Board extends Shell {
     this.store = view.store;
     this.onChange = onChange;
     this.panel = this.only = panelNamed(options.panel);
+    this.level = this.opensAt = levelNamed(options.level) ?? "all";
     view.join(this, this.signal);
   }
 
@@ -201,6 +209,7 @@ export class Board extends Shell {
     if (this.knowledge) writeKnowledge(this.knowledge, model);
     for (const panel of this.panels) panel.setModel?.(model);
     if (!this.panel) this.only = panelNamed(opening.only) ?? this.only;
+    this.level = levelNamed(opening.level) ?? this.level;
     this.time?.refit();
     this.layout();
     if (opening.window) this.axis?.lookAt(opening.window);
@@ -239,13 +248,13 @@ export class Board extends Shell {
     const column = (name: string, ...names: PanelName[]) =>
       h("div", { class: `column stack ${name}` }, ...names.map((one) => this.parts[one]?.element));
     const right = column("right", "blocks", "scheduler");
-    if (!alone) this.parts.blocks?.element.prepend(this.seats.element);
     this.grid = h("div.grid", column("left", "timeline", "tree"), right);
     const { tokens, experts, waterfall } = this.parts;
     for (const panel of [tokens, experts, waterfall]) if (panel) this.grid.append(panel.element);
     this.knowledge = h("section.knowledge", { "aria-label": "What this log knows" });
     const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
-    const heading = aboutNodes(alone ? null : this.about);
+    const [title, caption] = aboutNodes(this.about);
+    const heading = alone ? [] : [h("div.top.line", title, this.levels.element), caption];
     this.lead = new SentencePanel(this, new MomentsBox(actions.moment));
     this.summary = new SummaryPanel((slo) => store.set({ slo }));
     boxes.push(this.summary.box);
@@ -277,7 +286,12 @@ export class Board extends Shell {
 
   get showsSeats() {
     const { blocks } = this.parts;
-    return !this.panel && !!blocks && !blocks.element.hidden;
+    return !this.panel && !!blocks && (this.shownLevel === "lanes" || !blocks.element.hidden);
+  }
+
+  /** The level of what is shown: one panel alone has all of it. */
+  get shownLevel(): Level {
+    return this.only ? "all" : this.level;
   }
 
   /** The timeline, while it is shown. */
@@ -347,6 +361,14 @@ export class Board extends Shell {
     this.onChange(this.state());
   }
 
+  /** Shows less or more. */
+  showLevel(level: Level) {
+    if (this.panel || level === this.level) return;
+    this.level = level;
+    this.layout();
+    this.onChange(this.state());
+  }
+
   clicked(event: Event) {
     const named = closest(event, "[data-request]");
     if (named) this.select(Number(named.dataset.request));
@@ -356,7 +378,18 @@ export class Board extends Shell {
   state(): BoardState {
     const { step, selected, range, axis, slo } = this.store;
     const window = this.axis?.long ? this.axis.window : undefined;
-    return { step, selected, range, window, axis, slo, only: this.panel ? null : this.only };
+    const only = this.panel ? null : this.only;
+    const isUsual = this.panel || (this.level === "all" && this.opensAt === "all");
+    return {
+      step,
+      selected,
+      range,
+      window,
+      axis,
+      slo,
+      only,
+      level: isUsual ? undefined : this.level,
+    };
   }
 
   /** Restores a state; fields that it does not have stay as they are. */
@@ -369,6 +402,7 @@ export class Board extends Shell {
     axis,
     slo,
     only,
+    level,
   }: Opening & { block?: number | null }) {
     const values: Partial<ViewState> = {};
     if (slo) values.slo = slo;
@@ -383,6 +417,7 @@ export class Board extends Shell {
       values.range = range && [this.view.clamp(range[0]), this.view.clamp(range[1])];
     this.store.set(values);
     if (only !== undefined && only !== this.only) this.showOnly(panelNamed(only));
+    if (level) this.showLevel(levelNamed(level) ?? this.level);
     if (window) this.axis?.lookAt(window);
   }
 
@@ -436,12 +471,21 @@ export class Board extends Shell {
     this.unit = far?.[1] ?? 1;
     this.narrow = this.isNarrow(this.unit);
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
+    const level = this.shownLevel;
     root.dataset.only = only ?? "";
+    root.dataset.level = level;
+    this.levels.show(level);
+    this.levels.element.hidden = !!only;
     root.style.setProperty("--px", `${this.unit}px`);
     for (const [name, { element }] of Object.entries(parts))
       element.hidden =
         name !== only &&
-        (!!only || name === "waterfall" || (name === "experts" && !this.model.expertLoads.length));
+        (!!only ||
+          !hasPanel(level, name as PanelName) ||
+          name === "waterfall" ||
+          (name === "experts" && !this.model.expertLoads.length));
+    if (level === "lanes") parts.timeline?.element.after(this.seats.element);
+    else if (!this.panel) parts.blocks?.element.prepend(this.seats.element);
     this.summary.element.hidden = !!only && only !== "waterfall";
     this.shown = this.panels.filter(({ element }) => !element.hidden);
     for (const name of NAMES) this.tellMissing(name);

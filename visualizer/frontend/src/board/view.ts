@@ -22,6 +22,7 @@ export interface Opening {
   axis?: ViewState["axis"];
   slo?: Slo;
   only?: string | null; // the panel to show
+  level?: string; // how much to show
 }
 
 const SHARED = Symbol.for("underglass.views");

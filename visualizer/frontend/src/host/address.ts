@@ -1,5 +1,5 @@
 /**
- * A view as text: as a URL fragment (#step=30&selected=8&from=10&to=40&range=12-20&axis=time) and as a Python call
+ * A view as text: as a URL fragment (#step=30&selected=8&from=10&to=40&range=12-20&axis=time&level=lanes) and as a Python call
  * that shows it again. A fragment written by hand may say `select`, as the Python call does. Pure functions, except `keepInAddress`.
  */
 
@@ -27,17 +27,20 @@ export function readAddress(fragment: string): Opening {
   const slo = /^([\d.]+)-([\d.]+)$/.exec(asked.get("slo") ?? "");
   if (slo) opening.slo = { ttft: 1000 * Number(slo[1]), itl: 1000 * Number(slo[2]) };
   if (asked.get("panel")) opening.only = asked.get("panel");
+  if (asked.get("level")) opening.level = asked.get("level") as string;
   return opening;
 }
 
-/** The fragment for a view: step, selected, window, range, axis, slo (if it is not the usual one), only. */
-export function writeAddress({ step, selected, window, range, axis, slo, only }: BoardState) {
+/** The fragment for a view; fields that are as usual are left out. */
+export function writeAddress(state: BoardState) {
+  const { step, selected, window, range, axis, slo, only, level } = state;
   const parts = [`step=${step}`, `selected=${selected ?? ""}`];
   if (window) parts.push(`from=${window[0]}`, `to=${window[1]}`);
   if (range) parts.push(`range=${range[0]}-${range[1]}`);
   if (axis === "time") parts.push("axis=time");
   if (isOwn(slo)) parts.push(`slo=${slo.ttft / 1000}-${slo.itl / 1000}`);
   if (only) parts.push(`panel=${only}`);
+  if (level) parts.push(`level=${level}`);
   return `#${parts.join("&")}`;
 }
 
@@ -45,7 +48,8 @@ export function writeAddress({ step, selected, window, range, axis, slo, only }:
 const isOwn = (slo: BoardState["slo"]) => slo && (slo.ttft !== SLO.ttft || slo.itl !== SLO.itl);
 
 /** The Python call that shows the view in a notebook. */
-export function pythonFor({ step, selected, window, range, axis, slo, only }: BoardState) {
+export function pythonFor(state: BoardState) {
+  const { step, selected, window, range, axis, slo, only, level } = state;
   const given = [`step=${step}`];
   if (selected != null) given.push(`select=${selected}`);
   if (window) given.push(`window=(${window.join(", ")})`);
@@ -53,6 +57,7 @@ export function pythonFor({ step, selected, window, range, axis, slo, only }: Bo
   if (axis === "time") given.push('axis="time"');
   if (isOwn(slo)) given.push(`slo=(${slo.ttft / 1000}, ${slo.itl / 1000})`);
   if (only) given.push(`panel="${only}"`);
+  if (level) given.push(`level="${level}"`);
   return `show(log, ${given.join(", ")})`;
 }
 

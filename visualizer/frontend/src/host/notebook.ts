@@ -46,6 +46,7 @@ export const inNotebook =
       signal: ending,
       view,
       panel: traits.get("panel"),
+      level: traits.get("level"),
       project: shared.get("project"),
       about: shared.get("about"),
       run: shared.get("run"),
@@ -53,7 +54,10 @@ export const inNotebook =
       seat: seatIn(shared),
       tell: () => tourFrom(shared),
       loadTour: () => partFrom(shared, "tour.js"),
-      onChange: () => sync.moved(),
+      onChange: () => {
+        keepLevel(traits, board);
+        sync.moved();
+      },
     });
     const sync = (view.sync ??= new KernelSync(
       shared,
@@ -83,6 +87,7 @@ export const inNotebook =
       const { window } = openingOf(shared);
       if (window && String(window) !== String(board.state().window)) board.restore({ window });
     });
+    hear(traits, "change:level", () => board.restore({ level: traits.get("level") }), ending);
     listen("change:log", () => replaceLog(view, shared));
     listen("change:run", () => board.showRun(shared.get("run")));
     view.source ??= shared.get("log");
@@ -252,6 +257,13 @@ function known(board: Board) {
   const limits = [slo.ttft / 1000, slo.itl / 1000];
   const state = { step, selected: selected ?? -1, range: range ?? [], axis, slo: limits };
   return window === undefined ? state : { ...state, window: window ?? [] };
+}
+
+/** The level belongs to one board, not to all boards of its log, so it is in this widget's own model. */
+function keepLevel(traits: WidgetModel, { level }: Board) {
+  if ((traits.get("level") ?? level) === level) return;
+  traits.set("level", level);
+  traits.save_changes();
 }
 
 /** Sets `data-synced` on the root: the step and selection that the kernel has; absent while they are being sent. */

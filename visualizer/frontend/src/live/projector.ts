@@ -5,6 +5,7 @@
  * It is drawn for a width of 1920 px and scales with the screen.
  */
 
+import { LevelControl } from "../board/levels.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { dress } from "../board/theme.ts";
 import { drawBlocks } from "../drawing/blocks.ts";
@@ -13,12 +14,15 @@ import { cursorBand, cursorLines } from "../drawing/cursor.ts";
 import { h, onResize, plural } from "../drawing/html.ts";
 import { drawLife } from "../drawing/lane.ts";
 import type { Theme } from "../drawing/palette.ts";
+import { drawSeats, SEATS_HEIGHT } from "../drawing/seats.ts";
 import { axisTicks, type Scale, stepAxis, timeScale } from "../drawing/time_axis.ts";
 import { drawWaits } from "../drawing/wait_line.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import type { Frame } from "../model/frame.ts";
 import { compose, plain } from "../model/index.ts";
+import { missing } from "../model/knowledge.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
+import { LEVELS, type Level } from "../model/sentence.ts";
 import type { LiveBoard } from "./live_board.ts";
 import { newest, outputAt, peopleAt, type Row } from "./people.ts";
 import css from "./projector.css";
@@ -48,19 +52,24 @@ export class ProjectorView {
   canvas = h("canvas", { role: "img" });
   painter = new CanvasPainter(this.canvas);
   lanes = h("div.lanes-box", this.canvas);
-  counts = h("dl");
+  seats = h("canvas", { role: "img", "aria-label": "Seats" });
+  seatsPainter = new CanvasPainter(this.seats);
+  level: Level = "lanes";
+  levels = new LevelControl((level) => this.showLevel(level));
+  counts = h("dl.whole");
   map = h("canvas", { role: "img" });
   mapPainter = new CanvasPainter(this.map);
   mapCounts = h("span.count.small.muted");
-  decisions = h("ul.decided");
+  decisions = h("ul.decided.whole");
   prefixes = h("ul.prefixes");
   prefixTitle = h("h2", "Shared prefixes", h("span.count.small.muted", "with their readers"));
-  decisionTitle = h("h2");
+  decisionTitle = h("h2.whole");
   /** The place of the page's join card and controls. */
   slot = h("div.slot");
   right = h(
     "div.stage-right.stack",
     this.slot,
+    this.levels.element,
     this.counts,
     h("h2", "KV blocks", this.mapCounts),
     this.map,
@@ -79,8 +88,14 @@ export class ProjectorView {
     host.addEventListener("keydown", (event) => this.#key(event));
     Object.assign(host, { tabIndex: 0, role: "group", ariaLabel: "Projector's view" });
     host.classList.add("underglass", "stage");
-    const left = h("div.stage-left.stack", this.sentence, this.moment, this.lanes);
+    const left = h("div.stage-left.stack", this.sentence, this.moment, this.lanes, this.seats);
     host.append(h("style", css), left, this.right);
+  }
+
+  /** Shows less or more: a class starts with the lanes. */
+  showLevel(level: Level) {
+    this.level = level;
+    if (this.live) this.show(this.live);
   }
 
   /** Draws the step that the board of a live feed shows. */
@@ -100,17 +115,20 @@ export class ProjectorView {
     const frame = model.frame(store.step);
     const context = { model, frame, theme, selected: null };
     this.host.dataset.step = `${frame.step}`;
+    this.host.dataset.level = this.level;
+    this.levels.show(this.level);
     this.#writeSentence(frame, context);
     this.#writeMoment(live, frame);
     this.#writeCounts(frame);
     this.#writeDecisions(frame, context);
     this.#writePrefixes(frame);
-    this.#drawMap(frame, theme);
+    if (this.level !== "lanes") this.#drawMap(frame, theme);
+    this.#drawSeats(frame, theme);
     this.#drawLanes(frame, theme);
   }
 
   #writeSentence(frame: Frame, context: WordContext) {
-    const { spans } = compose(frame);
+    const { spans } = compose(frame, this.level);
     this.sentence.classList.toggle("long", plain(spans).length > LONG);
     patchChildren(this.sentence, wordNodes(spans, context));
   }
@@ -209,6 +227,16 @@ export class ProjectorView {
     this.map.setAttribute("aria-label", `KV blocks: ${this.mapCounts.textContent}`);
   }
 
+  #drawSeats(frame: Frame, theme: Theme) {
+    const { model } = frame;
+    this.seats.hidden = !!missing(model, "settings", "admissions");
+    if (this.seats.hidden) return;
+    const unit = this.px * UNIT.usual;
+    const width = (this.lanes.clientWidth * COLUMNS.words) / unit;
+    this.seatsPainter.begin(width, SEATS_HEIGHT, unit, theme);
+    drawSeats(this.seatsPainter, { frame, model, width, selected: null });
+  }
+
   #drawLanes(frame: Frame, theme: Theme) {
     const { model, step } = frame;
     const height = this.lanes.clientHeight;
@@ -247,6 +275,8 @@ export class ProjectorView {
     const by = { ",": -1, ArrowLeft: -1, ".": 1, ArrowRight: 1 }[event.key];
     if (by) board.goTo(board.store.step + by);
     else if (event.key === "Home") board.goTo(board.model.firstStep);
+    else if (event.key === "v")
+      this.showLevel(LEVELS[(LEVELS.indexOf(this.level) + 1) % LEVELS.length]);
     else if (event.key === "End" || event.key === "n") this.live.follow(true);
     else return;
     event.preventDefault();

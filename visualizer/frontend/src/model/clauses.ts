@@ -369,7 +369,7 @@ function fates(frame: Frame, losses: Preemption[]) {
 }
 
 /** "waited 4 steps for a seat", or nothing. */
-function waitWords(frame: Frame, id: number) {
+export function waitWords(frame: Frame, id: number) {
   const waited = waitOf(frame, id);
   if (!waited) return "";
   const { model, step } = frame;

@@ -7,6 +7,7 @@ import { CLAUSES, COMMIT, FILLER, names } from "./clauses.ts";
 import type { Frame } from "./frame.ts";
 import { lacks } from "./knowledge.ts";
 import type { Model } from "./model.ts";
+import { SHORT } from "./short_clauses.ts";
 import {
   agree,
   bold,
@@ -22,24 +23,31 @@ import {
 
 /** Letters that fit into two lines at 1280 px; a name's swatch counts as two. */
 const ROOM = 240;
-const MOST_CLAUSES = 3;
+/** How much is told: of the lanes, of the memory, too, or of everything. A level has the most clauses it tells. */
+export const LEVELS = ["lanes", "memory", "all"] as const;
+export type Level = (typeof LEVELS)[number];
+const MOST_CLAUSES: Record<Level, number> = { lanes: 2, memory: 2, all: 3 };
 
 export function sentence(model: Model, step: number): Span[] {
   return compose(model.frame(step)).spans;
 }
 
 /** The sentence, and the kinds of clauses after its lead, in order. */
-export function compose(frame: Frame): { kinds: string[]; spans: Span[] } {
-  const lead = bold(opening(frame));
+export function compose(frame: Frame, level: Level = "all"): { kinds: string[]; spans: Span[] } {
   const clauses: { kind: string; rank: number; spans: Span[] }[] = [];
-  for (const [kind, addClauses] of Object.entries(CLAUSES))
+  const isShort = level === "lanes";
+  for (const [kind, addClauses] of Object.entries(isShort ? SHORT : CLAUSES))
     addClauses(frame, (rank, spans) => clauses.push({ kind, rank, spans }));
+  // That requests gain a token each says the same as the number of decodes.
+  const isTold = isShort && clauses.some(({ kind }) => kind === "routine");
+  const lead = bold(opening(frame, level, isTold));
   const chosen = new Set();
   const ended = endOfStepBefore(frame);
-  let room = ROOM - width(lead) - ended.length;
+  // As much as in the whole sentence, so that a lower level tells a part of it.
+  let room = ROOM - width(opening(frame, "all", false)) - ended.length;
   for (const clause of clauses.toSorted((a, b) => a.rank - b.rank)) {
     const { rank, spans } = clause;
-    if (chosen.size === MOST_CLAUSES || (chosen.size && rank >= FILLER)) break;
+    if (chosen.size === MOST_CLAUSES[level] || (chosen.size && rank >= FILLER && !isShort)) break;
     if (chosen.size && width(spans) >= room) continue;
     chosen.add(clause);
     room -= width(spans) + 1;
@@ -64,16 +72,19 @@ function width(spans: Span[]) {
   return plain(spans).length + 2 * spans.filter((span) => span.request !== undefined).length;
 }
 
-/** The lead: how many tokens of what. */
-function opening(frame: Frame) {
+/** The lead: how many tokens of what, of its decodes only unless they are told. */
+function opening(frame: Frame, level: Level, isTold: boolean) {
   const { step, status, story, state, budget, running, waiting } = frame;
   if (story.scheduled) {
     if (lacks(state, "scheduled_tokens")) return say`Step ${step}.`;
     if (!story.rows.length) return say`Step ${step}: nothing is computed.`;
+    const parts = work(frame, isTold);
+    if (!parts.length) return say`Step ${step}.`;
+    if (level !== "all") return say`Step ${step}: ${list(parts)}.`;
     const all = lacks(state, "settings") ? budget.tokens : budget.budget;
     const some = lacks(state, "settings") ? "" : `${budget.tokens} of `;
     const computed = `${some}${count(all, "token")}`;
-    return say`Step ${step}: ${list(work(frame))}, ${computed}.`;
+    return say`Step ${step}: ${list(parts)}, ${computed}.`;
   }
   if (status === "pending") return say`Step ${step} has not begun.`;
   if (status === "running") return say`Step ${step} is being scheduled.`;
@@ -106,7 +117,7 @@ function reported({ step, story: { counted, stored, evictions } }: Frame) {
 }
 
 /** "5 decodes", "10 tokens of Eva's prompt", ... */
-function work(frame: Frame) {
+function work(frame: Frame, isTold: boolean) {
   const { rows } = frame.story;
   const decodes = rows.filter(({ kind }) => kind === "decode");
   const prompts = rows.filter(({ kind, end, prompt }) => kind === "prefill" && end <= prompt);
@@ -118,7 +129,7 @@ function work(frame: Frame) {
       "token",
     );
   const parts = [];
-  if (decodes.length) parts.push(say`${count(decodes.length, "decode")}`);
+  if (decodes.length && !isTold) parts.push(say`${count(decodes.length, "decode")}`);
   if (prompts.length) {
     const whose =
       prompts.length > 2

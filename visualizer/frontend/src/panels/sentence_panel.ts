@@ -77,7 +77,7 @@ export class SentencePanel extends Part {
 
   write() {
     const { board, sentence } = this;
-    const { kinds, spans } = compose(board.frame);
+    const { kinds, spans } = compose(board.frame, board.shownLevel);
     this.#tell(kinds);
     this.moments.write(board);
     patchChildren(sentence, wordNodes(spans, board.context()));
@@ -90,7 +90,7 @@ export class SentencePanel extends Part {
 
   paint() {
     const { board, picture } = this;
-    const { kinds, spans } = compose(board.frame);
+    const { kinds, spans } = compose(board.frame, board.shownLevel);
     this.#tell(kinds);
     this.moments.paint(board);
     const form = this.#fit(spans);

@@ -61,6 +61,7 @@ export type Place = {
 };
 
 const AXIS_HEIGHT = 22;
+const CONTROLS = 30; // px above the lanes where no strip is, as in board.css
 const COMFORTABLE = 12; // px per step if the log is too long to be shown whole
 // px per step below which the strip becomes an overview; on a time axis, half of it for a typical step.
 const TIGHTEST = { steps: { wide: 8, narrow: 4 }, time: { wide: 4, narrow: 2 } };
@@ -73,6 +74,8 @@ export class TimePanel extends Part {
     "aria-label": "Scheduler and forward pass",
     hidden: true,
   });
+  /** The number of the step where no strip says it. */
+  head = h("b.head.small", { "aria-hidden": "true" });
   lanes = h("canvas", { role: "img" });
   axis = h("canvas", { "aria-hidden": "true" });
   band = h("canvas", { role: "img" });
@@ -103,6 +106,7 @@ export class TimePanel extends Part {
     "section.time",
     { "aria-label": "Timeline" },
     this.strip,
+    this.head,
     this.overlap,
     this.scroller,
     h("div.waiting", this.band, this.queueButton),
@@ -253,15 +257,18 @@ export class TimePanel extends Part {
   /** The height in board pixels, known before drawing. */
   get height() {
     const overlap = this.overlap.hidden ? 0 : OVERLAP_HEIGHT;
-    return (
-      STRIP_HEIGHT +
-      this.regimes +
-      overlap +
-      HEADROOM +
-      this.viewHeight +
-      bandHeight() +
-      AXIS_HEIGHT
-    );
+    const band = this.isWhole ? bandHeight() : 0;
+    return this.above + overlap + HEADROOM + this.viewHeight + band + AXIS_HEIGHT;
+  }
+
+  /** The height of what stands above the lanes, in board pixels. */
+  get above() {
+    return this.isWhole ? STRIP_HEIGHT + this.regimes : CONTROLS;
+  }
+
+  /** Whether it shows more than the lanes: the strip, the regimes and who waits. */
+  get isWhole() {
+    return this.board.shownLevel === "all";
   }
 
   /** The height of the bar of regimes in board pixels; a comparison has none. */
@@ -385,14 +392,16 @@ export class TimePanel extends Part {
     const begin = (painter: CanvasPainter, height: number) =>
       painter.begin(width, height, unit, theme, BLEED);
     const moving = [...known, this.view.from, this.view.to].join(" ");
-    drawStrip(begin(strip, STRIP_HEIGHT), {
-      ...common,
-      still: long ? known.join(" ") : moving,
-      overview: long,
-      scale: this.overview,
-      window: long && this.isZoomed ? this.view : null,
-    });
-    board.run?.place(this.overview, long);
+    if (this.isWhole) {
+      drawStrip(begin(strip, STRIP_HEIGHT), {
+        ...common,
+        still: long ? known.join(" ") : moving,
+        overview: long,
+        scale: this.overview,
+        window: long && this.isZoomed ? this.view : null,
+      });
+      board.run?.place(this.overview, long);
+    }
     if (!this.overlap.hidden)
       drawOverlap(begin(overlap, OVERLAP_HEIGHT), { ...common, scale, still: moving });
     this.scene = {
@@ -408,7 +417,7 @@ export class TimePanel extends Part {
     };
     begin(lanes, this.viewHeight + HEADROOM).context.translate(0, HEADROOM);
     drawTimeline(lanes, this.scene);
-    drawBand(begin(band, bandHeight()), this.scene);
+    if (this.isWhole) drawBand(begin(band, bandHeight()), this.scene);
     // It is the same in all steps.
     const axisKey = [moving, width, unit, theme.name, globalThis.devicePixelRatio].join(" ");
     if (axis.keptKey !== axisKey) drawAxis(begin(axis, AXIS_HEIGHT), this.scene);
@@ -420,13 +429,13 @@ export class TimePanel extends Part {
     const { range } = this.board.store;
     const places: [scale: Scale, top: number, height: number][] = [
       [this.overview, 18, STRIP_HEIGHT - 18],
-      [this.scale, STRIP_HEIGHT + this.regimes, this.height - STRIP_HEIGHT - this.regimes],
+      [this.scale, this.above, this.height - this.above],
     ];
     this.rangeBoxes.forEach((box, i) => {
       const [scale, top, height] = places[i];
       const left = Math.max(scale.left, scale.x(range?.[0] ?? 0));
       const right = Math.min(scale.right, scale.end(range?.[1] ?? 0));
-      hide(box, !range || right <= left);
+      hide(box, !range || right <= left || (!i && !this.isWhole));
       if (box.hidden) return;
       for (const [name, value] of Object.entries({ left, top, width: right - left, height }))
         box.style.setProperty(name, `${value * this.board.unit}px`);
@@ -438,6 +447,7 @@ export class TimePanel extends Part {
    * twice.
    */
   writeShown() {
+    if (!this.isWhole) this.#placeHead();
     tell(this.lanes, {
       shown: this.shown().join(" "),
       plot: `${this.left} ${this.right}`,
@@ -465,6 +475,14 @@ export class TimePanel extends Part {
     const passes = overlapWords(model.measures.computed(frame.step));
     const computed = `Asynchronous scheduling: step ${frame.step} is scheduled; ${passes}`;
     setAttribute(this.overlap, "aria-label", computed);
+  }
+
+  #placeHead() {
+    const { head, scale, board } = this;
+    const { step } = board.frame;
+    hide(head, step < scale.first || step > scale.last);
+    say(head, `step ${step}`);
+    head.style.transform = `translateX(${scale.middle(step) * board.unit}px) translateX(-50%)`;
   }
 
   /** Paints how many requests wait. */

@@ -9,6 +9,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { compose, Model, plain, State, sentence } from "../../src/model/index.ts";
+import { LEVELS } from "../../src/model/sentence.ts";
 import { assertNames } from "../facts.js";
 import { core } from "./core.js";
 import { parseLog } from "./read.js";
@@ -117,19 +118,24 @@ function checkSentence(
   /** @type {any} */ frame,
   /** @type {any} */ truth,
 ) {
-  const { kinds, spans } = compose(frame);
-  const text = plain(spans);
-  assertNames(text, frame.step);
-  assert.match(text, /\.$/);
-  assert.doesNotMatch(text, /undefined|null|NaN|object| {2}| [.,;:]/);
-  assert.doesNotMatch(
-    text,
-    /\b1 (tokens|blocks|steps|drafts|seats|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|seats|decodes?)\b/,
-  );
-  assert.ok(text.length <= MOST_LETTERS, `${text.length} letters: ${text}`);
-  for (const span of spans) {
-    if (span.request !== undefined) assert.equal(span.text, model.request(span.request).name);
+  for (const level of LEVELS) {
+    const { kinds, spans } = compose(frame, level);
+    const text = plain(spans);
+    assertNames(text, frame.step);
+    assert.match(text, /\.$/);
+    assert.doesNotMatch(text, /undefined|null|NaN|object| {2}| [.,;:]/);
+    assert.doesNotMatch(
+      text,
+      /\b1 (tokens|blocks|steps|drafts|seats|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|seats|decodes?)\b/,
+    );
+    assert.ok(text.length <= MOST_LETTERS, `${text.length} letters: ${text}`);
+    for (const span of spans) {
+      if (span.request !== undefined) assert.equal(span.text, model.request(span.request).name);
+    }
+    if (frame.story.preemptions.length)
+      assert.ok(kinds.includes("preempted"), "the sentence always tells of a preemption");
   }
+  const text = plain(compose(frame).spans);
   if (!truth) return;
 
   const { rows, blocked, waiting, free, evictable } = truth;
@@ -140,7 +146,6 @@ function checkSentence(
 
   const [first] = frame.story.preemptions;
   if (first) {
-    assert.ok(kinds.includes("preempted"), "the sentence always tells of a preemption");
     const { firstLack } = truth;
     assert.deepEqual([first.free, first.evictable], [firstLack.free, firstLack.evictable]);
     assertNames(text, ...[first.free, first.evictable].filter(Boolean));
