@@ -3,12 +3,20 @@
 import pytest
 from playwright.sync_api import JSHandle, expect
 
-from authoring.pictures import HOLD_ANIMATIONS
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 
 PREEMPTION = 30
 VICTIM, TAKER = 8, 6
+# An animation waits until its time is set.
+HOLD_ANIMATIONS = """
+  const animate = Element.prototype.animate;
+  Element.prototype.animate = function (...how) {
+    const animation = animate.apply(this, how);
+    animation.pause();
+    return animation;
+  };
+"""
 BEFORE = f"#step={PREEMPTION - 1}&selected={VICTIM}"
 
 
