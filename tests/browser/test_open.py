@@ -117,11 +117,14 @@ def test_a_long_log_is_shown_while_it_is_indexed_then_in_ranges_and_damage_is_na
     index = index_of(path)
     assert index is not None
     data = bytearray(index.path.read_bytes())
-    data[index.directory.chunks[9].offset] ^= 1
+    data[index.directory.chunks[-1].offset] ^= 1
     index.path.write_bytes(data)
-    assert opened("?damaged") == {("index", 206)}
-    expect(root.locator("[role=alert]")).to_contain_text("checksum of events 9216 to 10239")
-    assert 1 < int(root.get_attribute("data-steps") or 0) < log.state().step
+    last = log.state().step
+    for name, key in (("?damaged", "End"), (f"?here#step={last}", "Home")):
+        assert opened(name) == {("index", 206)}
+        root.press(key)
+        expect(root.locator("[role=alert]")).to_contain_text(f"to {len(log) - 1} is wrong")
+        assert 1 < int(root.get_attribute("data-steps") or 0) < last
     server.close()
 
 

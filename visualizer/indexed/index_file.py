@@ -1,9 +1,9 @@
 """The file of an indexed log: chunks of events, keyframes, and a directory at the end.
 
     8 bytes   MAGIC
-    chunks    see `chunk.py`; before some of them a keyframe: a chunk with that event alone
-    facts     chunks of what is known of steps and requests, see `facts.py`, and of states without
-              their tokens, from which a page folds on
+    chunks    see `chunk.py`; before some of them a keyframe: a chunk with that event alone; and before
+              some the state without its tokens, from which a page folds on
+    facts     chunks of what is known of steps and requests, see `facts.py`
     directory JSON, deflated
     footer    where the directory begins, its length and its checksum, and MAGIC again
 
@@ -123,7 +123,6 @@ class IndexWriter:
         self._facts: list[
             tuple[bytes, int]
         ] = []  # written at the end, so that they are read at once
-        self._slices: list[tuple[int, bytes, int]] = []
         self.directory: Directory | None = None
 
     def add(self, events: Iterable[Any]) -> None:
@@ -144,9 +143,6 @@ class IndexWriter:
         if not self.directory.cluster:
             self._add_facts(is_end=True)
         self.directory.facts = [Part(*self._write(packed)) for packed in self._facts]
-        for chunk, data, plain in self._slices:
-            part = self._write((data, plain))
-            self.directory.slices.append(SavedKeyframe(*part, chunk))
         write_directory(self._file, self.directory)
 
     def _begin(self, event: Any) -> None:
@@ -168,7 +164,8 @@ class IndexWriter:
                 self.directory.keyframes.append(SavedKeyframe(*part, number))
                 self._add_facts()
             if number and not number % SLICE_EVERY:
-                self._slices.append((number, *pack_events([collector.slice()], AnyFact)))
+                part = self._write(pack_events([collector.slice()], AnyFact))
+                self.directory.slices.append(SavedKeyframe(*part, number))
             for event in events:
                 collector.apply(event)
         packed = pack_events(events, vocabulary_of(cluster=is_cluster))

@@ -415,7 +415,7 @@ export class Board extends Shell {
     if (block !== undefined) values.block = block;
     if (range !== undefined)
       values.range = range && [this.view.clamp(range[0]), this.view.clamp(range[1])];
-    this.store.set(values);
+    this.view.show(values);
     if (only !== undefined && only !== this.only) this.showOnly(panelNamed(only));
     if (level) this.showLevel(levelNamed(level) ?? this.level);
     if (window) this.axis?.lookAt(window);

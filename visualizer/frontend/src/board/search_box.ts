@@ -2,6 +2,7 @@
 
 import { closest, h } from "../drawing/html.ts";
 import { chip } from "../drawing/words_html.ts";
+import { Absent } from "../model/indexed_events.ts";
 import { count } from "../model/words.ts";
 import { Box } from "./box.ts";
 import { made } from "./patch_children.ts";
@@ -107,11 +108,17 @@ export class SearchBox extends Box {
     const slice = () => {
       if (this.searching !== finds || board.signal.aborted) return;
       const until = performance.now() + SLICE;
-      let next = finds.next();
-      while (!next.done && this.found.length < MOST) {
-        if (next.value) this.add(next.value);
-        if (performance.now() > until) break;
+      let next: ReturnType<typeof finds.next>;
+      try {
         next = finds.next();
+        while (!next.done && this.found.length < MOST) {
+          if (next.value) this.add(next.value);
+          if (performance.now() > until) break;
+          next = finds.next();
+        }
+      } catch (error) {
+        const again = () => this.searching === finds && this.search();
+        return void Absent.fetch(error, again).catch(() => {});
       }
       const over = !!next.done || this.found.length >= MOST;
       this.writeStatus(over);

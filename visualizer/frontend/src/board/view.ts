@@ -50,6 +50,9 @@ export class View {
   isWhole = false;
   sync?: KernelSync;
   #ticking = false;
+  /** What is to be shown once its events are read. */
+  #wanted: Partial<ViewState> = {};
+  #isFetching = false;
   store: ViewStore;
 
   constructor() {
@@ -93,7 +96,31 @@ export class View {
   }
 
   goTo(step: number) {
-    this.store.set({ step: this.clamp(step), touched: true });
+    this.show({ step: this.clamp(step), touched: true });
+  }
+
+  /** Shows a step, and what changes with it, once its events are read; of several steps, only the last. */
+  show(values: Partial<ViewState>) {
+    Object.assign(this.#wanted, values);
+    if (!this.#isFetching) this.#showWanted();
+  }
+
+  async #showWanted() {
+    const model = this.model as Model;
+    const missing = () => model.fetch(this.#wanted.step ?? this.store.step);
+    this.#isFetching = true;
+    for (let reading = missing(); reading && this.model === model; reading = missing())
+      await reading.catch(() => {
+        this.#wanted = {}; // the log is opened again without the part that is damaged
+      });
+    this.#isFetching = false;
+    const values = this.#wanted;
+    this.#wanted = {};
+    if (this.model !== model) return;
+    this.store.set(values);
+    // While playing, the events of the next second are read ahead.
+    const { playing, step, speed } = this.store;
+    if (playing) model.fetch(this.clamp(step + speed))?.catch(() => {});
   }
 
   /** Selects the range between two steps, in either order; null clears it. */
@@ -149,12 +176,16 @@ export function viewOf(key: string): View {
   return view;
 }
 
+/** The step at which a model opens. */
+export const firstShown = (model: Model, step?: number) =>
+  clampStep(model, step ?? openingStep(model));
+
 const clampStep = (model: Model, step: number) =>
   Math.min(Math.max(Math.round(step), model.firstStep), model.lastStep);
 
 /** The given step and selection; by default, the opening step and the request it is about. */
 function openingView(model: Model, step?: number, selected?: number | null) {
-  const at = clampStep(model, step ?? openingStep(model));
+  const at = firstShown(model, step);
   if (selected !== undefined) {
     return { step: at, selected: model.request(selected) ? selected : null };
   }

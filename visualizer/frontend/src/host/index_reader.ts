@@ -5,7 +5,7 @@
 
 import type { Fact } from "../model/events.ts";
 import { LogError, Model } from "../model/index.ts";
-import { IndexedEvents, unpackFacts } from "../model/indexed_events.ts";
+import { IndexedEvents, type Section, unpackFacts } from "../model/indexed_events.ts";
 import { INDEXED } from "../model/vocabulary.ts";
 import { asBytes } from "./log_bytes.ts";
 
@@ -102,27 +102,39 @@ export class IndexReader {
   }
 
   /**
-   * Reads what the index knows of the whole log. Yields the part that is read, and returns the model. Throws a
-   * `LogError` if a part is damaged.
+   * Reads what the index knows of the whole log. Yields the part that is read, and returns the model, whose events are
+   * read when they are needed. Throws a `LogError` if a part is damaged.
    */
   async *model(): AsyncGenerator<number, Model> {
-    const { chunks, facts, slices } = this.#directory;
-    const known: Fact[] = [];
+    const { facts } = this.#directory;
+    const known: Fact[][] = [];
     for await (const bytes of this.#parts(facts, () => "what is known of the steps")) {
-      known.push(...unpackFacts(bytes));
-      yield 0;
+      known.push(unpackFacts(bytes));
+      yield known.length / facts.length;
     }
     const events = new IndexedEvents();
-    for await (const bytes of this.chunks()) {
-      events.add(bytes, chunks[events.count][4]);
-      yield events.count / chunks.length;
-    }
-    const states: { at: number; bytes: Uint8Array }[] = [];
-    for await (const bytes of this.#parts(slices, () => "a state"))
-      states.push({ at: this.#eventsBefore(slices[states.length][4]), bytes });
+    for (const section of this.#sections()) events.addSection(section);
     const model = new Model();
-    model.restore(known, events, states);
+    model.restore(known.flat(), events);
     return model;
+  }
+
+  /** The chunks from one state to the next. */
+  #sections(): Section[] {
+    const { chunks, slices } = this.#directory;
+    return [null, ...slices].map((slice, number) => {
+      const first = slice?.[4] ?? 0;
+      const own = chunks.slice(first, slices[number]?.[4]);
+      const read = async () => {
+        const parts: Uint8Array[] = [];
+        const nameOf = (part: number) =>
+          slice && !part ? "a state" : this.#nameOf(first + part - Number(!!slice));
+        for await (const bytes of this.#parts(slice ? [slice, ...own] : own, nameOf))
+          parts.push(bytes);
+        return { state: slice && (parts.shift() as Uint8Array), chunks: parts };
+      };
+      return { counts: own.map((chunk) => chunk[4]), read };
+    });
   }
 
   /** The unpacked chunks of events. Throws a `LogError` for a damaged one. */

@@ -32,9 +32,21 @@ export class LogReader<Read extends Reads = Model> {
   error: (Error & Partial<LogError>) | null = null;
   #listeners: Set<() => void> = new Set();
 
-  /** Starts to read; stops when `isWanted()` returns false. */
-  constructor(log: LogSource, isWanted: () => boolean = () => true, model: Reads = new Model()) {
+  #isLazy: boolean;
+
+  /**
+   * Starts to read; stops when `isWanted()` returns false.
+   *
+   * @param isLazy whether the events of an index are read when they are needed, by `Model.fetch`
+   */
+  constructor(
+    log: LogSource,
+    isWanted: () => boolean = () => true,
+    model: Reads = new Model(),
+    isLazy: boolean = false,
+  ) {
     this.model = model as Read;
+    this.#isLazy = isLazy;
     this.#run(log, isWanted);
   }
 
@@ -108,7 +120,9 @@ export class LogReader<Read extends Reads = Model> {
     this.lastStep = index.lastStep;
     try {
       if (!index.isCluster) {
-        this.model = (yield* index.model()) as unknown as Read;
+        const model = yield* index.model();
+        if (!this.#isLazy) await model.fetchAll();
+        this.model = model as unknown as Read;
         return;
       }
     } catch (error) {

@@ -9,7 +9,7 @@ import { Board, type BoardOptions } from "../board/board.ts";
 import { takeKeysOfPage } from "../board/keys.ts";
 import { seatBehind } from "../board/seat.ts";
 import type { Shell } from "../board/shell.ts";
-import type { Opening } from "../board/view.ts";
+import { firstShown, type Opening } from "../board/view.ts";
 import { h } from "../drawing/html.ts";
 import { openingRequest, openingStep, SEARCHED } from "../model/index.ts";
 import type { RunInWords } from "../panels/run_panel.ts";
@@ -118,7 +118,7 @@ async function showMore(board: Board) {
 function showKnown(board: Board, { run, step, selected }: Opening & { run?: RunInWords }) {
   if (!run || board.signal.aborted) return;
   board.showRun(run);
-  if (step !== undefined && !board.store.touched) board.store.set({ step, selected });
+  if (step !== undefined && !board.store.touched) board.view.show({ step, selected });
 }
 
 /** Sends a file to be translated. */
@@ -136,9 +136,15 @@ async function send(url: string, body: Uint8Array) {
  * Reads the log, once for all boards of a view, and opens it, or shows an error. Resolves when the whole log is
  * read; a long log is shown before that.
  */
-export async function load(board: Board, log: LogSource, opening: Opening) {
+export async function load(
+  board: Board,
+  log: LogSource,
+  opening: Opening,
+  isLazy = true,
+): Promise<void> {
   const { view, root } = board;
-  const reader: LogReader = (view.reading ??= new LogReader(log, () => view.reading === reader));
+  const isWanted = () => view.reading === reader;
+  const reader: LogReader = (view.reading ??= new LogReader(log, isWanted, undefined, isLazy));
   const isCurrent = () => view.reading === reader && !board.signal.aborted;
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Loading" });
   board.showMessage("loading", h("p.muted", "Reading the log"), bar);
@@ -156,16 +162,30 @@ export async function load(board: Board, log: LogSource, opening: Opening) {
     else showEmpty(board);
     return;
   }
+  // Of a damaged log, a page shows what comes before the damage.
+  const reopen = (one: Board, state: Opening) => {
+    if (view.reading === reader) view.reading = null;
+    return load(one, log, state, false);
+  };
+  try {
+    await model.fetch(firstShown(model, opening.step));
+  } catch {
+    return reopen(board, opening);
+  }
+  if (!isCurrent()) return;
   board.open(model, opening);
+  model.onDamage(() => {
+    for (const one of view.boards) reopen(one, one.state());
+  });
   await showRest(board, reader, isCurrent, count);
   if (isCurrent() && opening.step == null && opening.selected === undefined) openAtBest(board);
 }
 
 /** Goes to the most telling step of a long log, of which only the beginning was searched, unless the reader has moved. */
 function openAtBest({ model, view }: Board) {
-  if (model.events.length <= SEARCHED || view.store.touched) return;
+  if (model.knowsAll || model.events.length <= SEARCHED || view.store.touched) return;
   const step = openingStep(model, Infinity);
-  view.store.set({ step, selected: openingRequest(model, step) });
+  view.show({ step, selected: openingRequest(model, step) });
 }
 
 /** Shows the rest of the log as it is read, or the error in it. */

@@ -265,11 +265,45 @@ export const unpackFacts: (bytes: Uint8Array) => Fact[] = unpackerOf(FACTS, [
   "logprobs",
 ]);
 
+/** Some chunks of an index, and the state before them: they are read together. */
+export interface Section {
+  counts: number[]; // the events of each chunk
+  read: () => Promise<{ state: Uint8Array | null; chunks: Uint8Array[] }>;
+}
+
+/** A section of which is known where its first chunk and its first event are. */
+interface PlacedSection extends Section {
+  chunk: number;
+  first: number;
+  state: Uint8Array | null;
+  reading: Promise<void> | null;
+}
+
+/** Events were looked at that are not read yet. */
+export class Absent extends Error {
+  #fetch: () => Promise<void>;
+
+  constructor(fetch: () => Promise<void>) {
+    super("these events are not read yet");
+    this.#fetch = fetch;
+  }
+
+  /** Reads the events, then calls `again`. Throws an error that is not about absent events. */
+  static async fetch(error: unknown, again: () => void) {
+    if (!(error instanceof Absent)) throw error;
+    await error.#fetch();
+    again();
+  }
+}
+
 /** The chunks of a log in place of its lines; see `LogLines`. */
 export class IndexedEvents {
   length = 0;
-  #chunks: { bytes: Uint8Array; first: number; unpack: Unpack }[] = [];
+  #chunks: { bytes: Uint8Array | null; first: number; unpack: Unpack }[] = [];
+  #sections: PlacedSection[] = [];
   #unpacked: Map<number, any[]> = new Map();
+  /** Called when a section cannot be read. */
+  damaged: () => void = () => {};
 
   /** Adds the next chunk and returns its events. Throws a `LogError` if they cannot be read. */
   push(bytes: Uint8Array, unpack: Unpack = unpackEvents): any[] {
@@ -284,14 +318,56 @@ export class IndexedEvents {
   }
 
   /** Adds the next chunk, which has so many events. */
-  add(bytes: Uint8Array, count: number, unpack: Unpack = unpackEvents) {
+  add(bytes: Uint8Array | null, count: number, unpack: Unpack = unpackEvents) {
     this.#chunks.push({ bytes, first: this.length, unpack });
     this.length += count;
   }
 
-  /** The number of chunks. */
-  get count() {
-    return this.#chunks.length;
+  /** Adds the next chunks, which are read when they are needed. */
+  addSection(section: Section) {
+    const place = { chunk: this.#chunks.length, first: this.length };
+    this.#sections.push({ ...section, ...place, state: null, reading: null });
+    for (const count of section.counts) this.add(null, count);
+  }
+
+  /** Reads what is not there yet of the sections of the events from one index to another; null: nothing. */
+  fetch(from: number, to: number): Promise<unknown> | null {
+    const sections = this.#sections.slice(this.#sectionOf(from), this.#sectionOf(to) + 1);
+    const absent = sections.filter(({ chunk }) => !this.#chunks[chunk].bytes);
+    return absent.length ? Promise.all(absent.map((section) => this.#fetch(section))) : null;
+  }
+
+  async fetchAll() {
+    for (const section of this.#sections) await this.#fetch(section);
+  }
+
+  /** The last state of the index before an event: the index of the first event after it, and its bytes. */
+  stateBefore(index: number) {
+    const section = this.#sections[this.#sectionOf(index)];
+    if (!section?.first) return null; // the first section has no state
+    return { first: section.first, bytes: () => section.state ?? this.#missing(section) };
+  }
+
+  #sectionOf(index: number) {
+    return firstWhere(this.#sections.length, (one) => this.#sections[one].first > index) - 1;
+  }
+
+  #fetch(section: PlacedSection) {
+    const read = async () => {
+      const { state, chunks } = await section.read();
+      section.state = state;
+      for (const [i, bytes] of chunks.entries()) this.#chunks[section.chunk + i].bytes = bytes;
+    };
+    section.reading ??= read().catch((error) => {
+      section.reading = null;
+      this.damaged();
+      throw error;
+    });
+    return section.reading;
+  }
+
+  #missing(section: PlacedSection): never {
+    throw new Absent(() => this.#fetch(section));
   }
 
   at(index: number) {
@@ -315,8 +391,8 @@ export class IndexedEvents {
   #unpack(number: number) {
     const kept = this.#unpacked.get(number);
     if (kept) return kept;
-    const { bytes, unpack } = this.#chunks[number];
-    const events = unpack(bytes);
+    const { bytes, first, unpack } = this.#chunks[number];
+    const events = unpack(bytes ?? this.#missing(this.#sections[this.#sectionOf(first)]));
     this.#unpacked.set(number, events);
     if (this.#unpacked.size > KEPT)
       this.#unpacked.delete(this.#unpacked.keys().next().value ?? number);

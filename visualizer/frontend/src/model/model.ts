@@ -53,9 +53,7 @@ export class Model {
   #times: TimeRecords;
   /** The waterfall of the events so far. */
   #waterfall: Waterfall | null = null;
-  /** Copies of the state, and packed states of an index. */
   #copies: State[] = [];
-  #slices: { seq: number; bytes: Uint8Array }[] = [];
   /** The first event after which another copy is due. */
   #nextCopy = untilCopy(0);
   /** The state that was asked for last, because the next one is often one step later. */
@@ -68,6 +66,8 @@ export class Model {
   /** The log's lines, parsed when events are asked for; the chunks of an indexed log take their place. */
   #lines = new LogLines();
   #indexed: IndexedEvents | null = null;
+  /** Whether all of the log is known, because an index says it. */
+  knowsAll = false;
   firstSeq = 0;
   steps: StepInfo[] = [];
   measures = new Measures() as Measures & MeasureArrays;
@@ -117,11 +117,11 @@ export class Model {
   /**
    * Takes what an index knows of the whole log, in place of a pass over its events.
    *
-   * @param chunks the events, unpacked when they are looked at
-   * @param slices states, each before the events of a chunk
+   * @param events those that are looked at are read before, by `fetch`
    */
-  restore(facts: Fact[], chunks: IndexedEvents, slices: { at: number; bytes: Uint8Array }[]) {
-    this.#indexed = chunks;
+  restore(facts: Fact[], events: IndexedEvents) {
+    this.#indexed = events;
+    this.knowsAll = true;
     const requests: Facts["request"][] = [];
     for (const fact of facts) {
       if (fact.type === "steps") this.#restoreSteps(fact);
@@ -131,7 +131,6 @@ export class Model {
     }
     requests.sort((one, other) => one.index - other.index);
     for (const request of requests) this.#requestSpans.restore(request);
-    this.#slices = slices.map(({ at, bytes }) => ({ seq: this.firstSeq + at - 1, bytes }));
     this.measures.publish();
   }
 
@@ -264,7 +263,23 @@ export class Model {
     return this.steps[lastAtMost(this.steps, seq, (info) => info.from)]?.step ?? this.firstStep;
   }
 
-  /** Everything panels need for one step. */
+  /** Calls `told` when events cannot be read that are needed. */
+  onDamage(told: () => void) {
+    if (this.#indexed) this.#indexed.damaged = told;
+  }
+
+  /** Reads what a step's frame needs and is not there yet; null: nothing. */
+  fetch(step: number) {
+    const { from, to } = this.stepInfo(step);
+    const first = step > this.firstStep ? from : this.firstSeq;
+    return this.#indexed?.fetch(first - this.firstSeq, to - this.firstSeq) ?? null;
+  }
+
+  async fetchAll() {
+    await this.#indexed?.fetchAll();
+  }
+
+  /** Everything panels need for one step. Throws `Absent` unless its events are there. */
   frame(step: number): Frame {
     const kept = this.#frames.get(step);
     if (kept) return kept;
@@ -282,7 +297,7 @@ export class Model {
     const state = this.#nearest(to);
     for (const event of this.eventsIn(state.seq + 1, to)) {
       state.apply(event);
-      if (this.#slices.length && !((state.seq + 1 - this.firstSeq) % KEYFRAME_EVERY))
+      if (this.#indexed && !((state.seq + 1 - this.firstSeq) % KEYFRAME_EVERY))
         this.#keep(state.copy());
     }
     this.#cursor = state;
@@ -292,13 +307,14 @@ export class Model {
   /** A state of its own from which to fold on to an event: the last one known before. */
   #nearest(to: number) {
     const copy = this.#copies[lastAtMost(this.#copies, to, ({ seq }) => seq)];
-    const slice = this.#slices[lastAtMost(this.#slices, to, ({ seq }) => seq)];
-    const least = Math.max(copy?.seq ?? -1, slice?.seq ?? -1);
+    const saved = this.#indexed?.stateBefore(to + 1 - this.firstSeq);
+    const savedSeq = saved ? this.firstSeq + saved.first - 1 : -1;
+    const least = Math.max(copy?.seq ?? -1, savedSeq);
     const cursor = this.#cursor;
     if (cursor && cursor.seq <= to && cursor.seq >= least) return cursor;
-    if (!slice || slice.seq <= (copy?.seq ?? -1)) return copy?.copy() ?? this.#start();
+    if (!saved || savedSeq <= (copy?.seq ?? -1)) return copy?.copy() ?? this.#start();
     const state = new State();
-    const [fact] = unpackFacts(slice.bytes) as Facts["slice"][];
+    const [fact] = unpackFacts(saved.bytes()) as Facts["slice"][];
     state.restore(fact, (id) => this.requestSpan(id));
     this.#keep(state.copy());
     return state;

@@ -51,7 +51,7 @@ export function openingScores(model: Model, searched = SEARCHED) {
  * Returns the step with the highest score. If several have it, this is the earliest in which something happens or
  * a request waits, or else the last.
  */
-export function openingStep(model: Model, searched = SEARCHED) {
+export function openingStep(model: Model, searched = model.knowsAll ? Infinity : SEARCHED) {
   const { happened, waiting } = model.measures;
   const scores = openingScores(model, searched);
   const isDull = (index: number) => !(happened[index] & TELLING) && !waiting[index];

@@ -7,6 +7,7 @@ import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, h } from "../drawing/html.ts";
 import { drawBar, drawFlag, partsOf } from "../drawing/waterfall_bar.ts";
 import { chip, levelDot, wordNodes } from "../drawing/words_html.ts";
+import { Absent } from "../model/indexed_events.ts";
 import { type Knowledge, LEVELS } from "../model/knowledge.ts";
 import type { RequestTime } from "../model/waterfall.ts";
 import {
@@ -106,7 +107,12 @@ export class WhySlow extends Part {
   /** Writes what the request found in the cache, and why it was not more. */
   writeMissed(context: WaterfallContext) {
     const { model } = context;
-    const answer = whyMissed(model, this.id);
+    let answer: ReturnType<typeof whyMissed>;
+    try {
+      answer = whyMissed(model, this.id);
+    } catch (error) {
+      return void Absent.fetch(error, () => this.writeMissed(context)).catch(() => {});
+    }
     const sentences = missedWords(model, answer).flatMap((words) => [
       ...wordNodes(words, context),
       ". ",

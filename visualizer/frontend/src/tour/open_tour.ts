@@ -25,10 +25,23 @@ export async function openTour(shell: Shell, host: TourHost, known?: Scene[], te
   const scenes = known?.length ? known : (await tell?.().catch(() => null))?.scenes;
   if (shell.signal.aborted || shell.root.dataset.tour !== undefined) return null;
   const page = scenes?.length && (await pageOf(shell));
+  if (scenes && !(await areThere(scenes, host))) return null;
   if (shell.signal.aborted || shell.root.dataset.tour !== undefined) return null;
   if (page) return new page.TourView(shell, host, scenes);
   shell.root.prepend(h("p.note.no-tour", { role: "alert" }, MISSING));
   return null;
+}
+
+/** Reads the events of the scenes' steps. False: they are damaged. */
+function areThere(scenes: Scene[], { modelOf }: TourHost) {
+  const fetches = scenes.map((scene) => {
+    const model = modelOf(scene, scene.run);
+    return model?.fetch(scene.step ?? model.firstStep);
+  });
+  return Promise.all(fetches).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** The tour's page, which a board in a notebook gets from its kernel; null if that does not answer. */
