@@ -59,6 +59,7 @@ _SEEK = """async (steps) => {
   for (const step of steps) {
     await next();
     const begin = performance.now();
+    await model.fetch(step);
     model.frame(step);
     folding.push(performance.now() - begin);
     const frame = next().then(() => performance.now());
@@ -74,7 +75,8 @@ _MOVE = """async (steps) => {
   const next = () => new Promise((done) => requestAnimationFrame(done));
   for (const step of steps) {
     window.board.goTo(step);
-    await next();
+    do await next();
+    while (window.board.store.step !== step);
   }
   await next();
 }"""
