@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from importlib import metadata
@@ -74,16 +75,12 @@ def _write_python(folder: Path) -> None:
     # The lock file lists packages that this site does not have and that its pages do not need.
     lock = json.loads((PYODIDE / "pyodide-lock.json").read_text("utf-8"))
     (folder / "pyodide-lock.json").write_text(json.dumps(lock | {"packages": {}}), "utf-8")
-    wheels = page_wheels()
-    for wheel in wheels:
-        shutil.copyfile(wheel, folder / wheel.name)
-    (folder / "underglass.zip").write_bytes(core_zip())
-    contents = folder / "contents.json"
-    names = [wheel.name for wheel in wheels]
-    contents.write_text(json.dumps({"wheels": names}), "utf-8")
-    run_node("snapshot.mjs", str(folder))
+    with tempfile.TemporaryDirectory() as temporary:
+        core = Path(temporary) / "core.zip"
+        core.write_bytes(core_zip())
+        run_node("snapshot.mjs", *map(str, (folder, core, *page_wheels())))
     size = sum(path.stat().st_size for path in folder.iterdir())
-    contents.write_text(json.dumps({"wheels": names, "bytes": size}), "utf-8")
+    (folder / "contents.json").write_text(json.dumps({"bytes": size}), "utf-8")
 
 
 def page_wheels(requirements: Path = WHEELS) -> list[Path]:
@@ -118,7 +115,7 @@ def core_zip() -> bytes:
 
 
 def core_files() -> Iterator[tuple[str, Path]]:
-    """Yield each file of underglass.zip as (name in the zip, path)."""
+    """Yield each file of the core as (name in the zip, path)."""
     for folder in ("engine", "visualizer", "underglass"):
         for path in (REPOSITORY / folder).rglob("*"):
             name = path.relative_to(REPOSITORY).as_posix()

@@ -43,15 +43,10 @@ function stored(output) {
   return { ...output, log: save(output.log) };
 }
 
-const snapshot = gunzipSync(new Uint8Array(bytesOf("python/snapshot.bin.gz")));
-const python = await loadPyodide({ _loadSnapshot: snapshot });
-const { wheels } = JSON.parse(readFileSync(join(site, "python/contents.json"), "utf8"));
+const unpacked = (/** @type {string} */ name) => gunzipSync(new Uint8Array(bytesOf(name)));
+const python = await loadPyodide({ _loadSnapshot: unpacked("python/snapshot.bin.gz") });
 const { loadModel } = await import(pathToFileURL(join(site, "assets/model.js")).href);
-const files = {
-  core: bytesOf("python/underglass.zip"),
-  wheels: wheels.map((/** @type {string} */ name) => bytesOf(`python/${name}`)),
-};
-setUp(python, files, () => {
+setUp(python, unpacked("python/underglass.tar.gz"), () => {
   const config = JSON.parse(readFileSync(join(site, "model/config.json"), "utf8"));
   return loadModel(bytesOf("model/model.safetensors"), config);
 });

@@ -1,12 +1,11 @@
 /**
- * Prepares the start of a page's Python, once per build: `node snapshot.mjs FOLDER`. `site/site_assets.py` calls it.
+ * Prepares the start of a page's Python, once per build: `node snapshot.mjs FOLDER CORE WHEEL...`. `site/site_assets.py`
+ * calls it with a zip of the engine and with wheels. FOLDER gets
  *
- * FOLDER has `underglass.zip` and the wheels that `contents.json` lists. It gets
- *
- *   snapshot.bin.gz  the memory of an interpreter that has started and has imported what the engine needs of the standard
- *                    library. A page restores it instead of starting Python. The engine itself is not in it, because
- *                    Pyodide cannot restore msgspec, a compiled module
- *   underglass.zip   the same, with the modules that pages import at once also compiled
+ *   snapshot.bin.gz    the memory of an interpreter that has started and has imported what the engine needs of the
+ *                      standard library. A page restores it instead of starting Python. The engine itself is not in it,
+ *                      because Pyodide cannot restore msgspec, a compiled module
+ *   underglass.tar.gz  the files of the zip and the wheels; the modules that pages import at once are compiled, too
  *
  * Nothing in them depends on the time, the machine or chance, so that equal sources give equal files.
  */
@@ -15,10 +14,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { loadPyodide } from "pyodide";
-import { unpack } from "./src/site/python.ts";
 
-const [folder] = process.argv.slice(2);
-if (!folder) throw new Error("usage: node snapshot.mjs FOLDER");
+const [folder, ...zips] = process.argv.slice(2);
+if (!zips.length) throw new Error("usage: node snapshot.mjs FOLDER CORE WHEEL...");
 
 const A_DATE = 1_767_225_600_000; // 2026
 Date.now = () => A_DATE;
@@ -26,49 +24,45 @@ let now = 0;
 performance.now = () => now++;
 crypto.getRandomValues = (array) => array; // a page's Python is seeded when it has been restored
 
-/** @param {string} name */
-function bytesOf(name) {
-  const { buffer, byteOffset, byteLength } = readFileSync(join(folder, name));
-  return buffer.slice(byteOffset, byteOffset + byteLength);
-}
-
-/** Imports what pages import at once; returns the modules of the standard library, and the compiled zip. */
-const COMPILE = `
+/** Imports what pages import at once; returns the names of the standard library's modules, and the archive. */
+const ARCHIVE = `
 import sys
+sys.dont_write_bytecode = True
 STARTED = set(sys.modules)
-def compiled(data):
-    import importlib._bootstrap_external as external
-    import io, os, py_compile, zipfile
+def archived():
     sys.path[:0] = ["/core", "/wheels"]
     import page_cells, page_front, page_model, page_open, page_play, page_seat
-    ours = ("/core", "/wheels")
-    files, names = [], []
-    for name, module in sorted(sys.modules.items()):
-        file = getattr(module, "__file__", None) or ""
-        if file.startswith("/core/"):
-            files.append(file)
-        elif not file.startswith(ours) and name not in STARTED:
-            names.append(name)
+    ours = ("/core/", "/wheels/")
+    modules = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
+    names = sorted(name for name in modules.keys() - STARTED if not modules[name].startswith(ours))
+    import io, os, py_compile, tarfile  # which pages do not need
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    buffer = io.BytesIO(bytes(data))
-    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
-        for file in files:
-            about = zipfile.ZipInfo(external.cache_from_source(file).removeprefix("/core/"), (2026, 1, 1, 0, 0, 0))
-            about.compress_type = zipfile.ZIP_DEFLATED
-            path = py_compile.compile(file, doraise=True, invalidation_mode=mode)
-            with open(path, "rb") as code:
-                packed.writestr(about, code.read())
+    for file in sorted(modules.values()):
+        if file.startswith(ours) and file.endswith(".py"):
+            py_compile.compile(file, doraise=True, invalidation_mode=mode)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as packed:
+        for root in ("/core", "/wheels"):
+            for folder, folders, files in os.walk(root):
+                folders.sort()
+                for file in sorted(files):
+                    path = os.path.join(folder, file)
+                    about = tarfile.TarInfo(path.removeprefix("/"))
+                    about.size = os.path.getsize(path)
+                    with open(path, "rb") as content:
+                        packed.addfile(about, content)
     return names, buffer.getvalue()
 `;
 
 const options = { _sysExecutable: "python", env: { HOME: "/home/pyodide", PYTHONHASHSEED: "0" } };
-const { wheels } = JSON.parse(readFileSync(join(folder, "contents.json"), "utf8"));
-const core = bytesOf("underglass.zip");
 const whole = await loadPyodide(options);
-whole.runPython(COMPILE);
-unpack(whole, { core, wheels: wheels.map(bytesOf) });
-const result = whole.globals.get("compiled")(new Uint8Array(core));
-const [names, packed] = result.toJs();
+whole.runPython(ARCHIVE);
+for (const [index, path] of zips.entries()) {
+  const { buffer, byteOffset, byteLength } = readFileSync(path);
+  const zip = buffer.slice(byteOffset, byteOffset + byteLength);
+  whole.unpackArchive(zip, "zip", { extractDir: index ? "/wheels" : "/core" });
+}
+const [names, archive] = whole.globals.get("archived")().toJs();
 
 const bare = await loadPyodide({ ...options, _makeSnapshot: true });
 bare.globals.set("names", bare.toPy(names));
@@ -80,6 +74,9 @@ random.seed(0)
 del name, names
 gc.collect()
 `);
-writeFileSync(join(folder, "snapshot.bin.gz"), gzipSync(bare.makeMemorySnapshot(), { level: 9 }));
-writeFileSync(join(folder, "underglass.zip"), packed);
+for (const [name, bytes] of Object.entries({
+  "snapshot.bin.gz": bare.makeMemorySnapshot(),
+  "underglass.tar.gz": archive,
+}))
+  writeFileSync(join(folder, name), gzipSync(bytes, { level: 9 }));
 process.exit();

@@ -3,12 +3,7 @@
 import type { PyodideAPI } from "pyodide";
 import type { Answer } from "../board/seat.ts";
 import type { PageModel } from "./model/index.ts";
-
-/** the bytes that Python needs besides Pyodide itself */
-interface Files {
-  wheels: ArrayBuffer[];
-  core: ArrayBuffer; // the engine, the checks and `page_cells.py`, zipped
-}
+import { filesOf } from "./tar.ts";
 
 /** what a cell sends to the page, see `site/runtime/page_cells.py` */
 export interface Output {
@@ -61,15 +56,18 @@ def new_lesson():
     return run
 `;
 
-/** Unpacks the core and the wheels. */
-export function unpack(python: PyodideAPI, { wheels, core }: Files) {
-  for (const wheel of wheels) python.unpackArchive(wheel, "zip", { extractDir: "/wheels" });
-  python.unpackArchive(core, "zip", { extractDir: "/core" });
-}
-
-/** Unpacks the core and imports it. `loadModel` is called when a cell first needs the bundled model. */
-export function setUp(python: PyodideAPI, files: Files, loadModel: () => PageModel) {
-  unpack(python, files);
+/**
+ * Unpacks what Python needs besides Pyodide itself, and imports it: the engine, the checks, `page_cells.py` and wheels, as
+ * `snapshot.mjs` has packed them. `loadModel` is called when a cell first needs the bundled model.
+ */
+export function setUp(python: PyodideAPI, archive: Uint8Array, loadModel: () => PageModel) {
+  let last = "";
+  for (const { name, bytes } of filesOf(archive)) {
+    const folder = `/${name.slice(0, name.lastIndexOf("/"))}`;
+    if (folder !== last) python.FS.mkdirTree(folder);
+    last = folder;
+    python.FS.writeFile(`/${name}`, bytes, { canOwn: true });
+  }
   python.registerJsModule("page_model_js", { load: loadModel });
   python.runPython(SET_UP);
 }

@@ -74,20 +74,17 @@ starting.catch((error) => say({ broken: `${error.message ?? error}` }));
 async function start() {
   const contents = await (await plainFetch(new URL("contents.json", folder))).json();
   say({ phase: { phase: "python", bytes: contents.bytes } });
-  const files = Promise.all([
-    bytesOf("underglass.zip"),
-    ...contents.wheels.map((name: string) => bytesOf(name)),
-  ]);
-  const snapshot = unpacked("snapshot.bin.gz");
+  const [snapshot, archive] = ["snapshot.bin.gz", "underglass.tar.gz"].map(async (name) =>
+    (await unpacked(name)).arrayBuffer(),
+  );
   const { loadPyodide } = await import(new URL("pyodide.mjs", folder).href);
   const python = await loadPyodide({
     indexURL: folder.href,
-    _loadSnapshot: snapshot.then((response) => response.arrayBuffer()),
+    _loadSnapshot: snapshot,
     lockFileURL: new URL("pyodide-lock.json", folder).href,
   });
   say({ phase: { phase: "core" } });
-  const [core, ...wheels] = await files;
-  setUp(python, { core, wheels }, loadModelNow);
+  setUp(python, new Uint8Array(await archive), loadModelNow);
   const lesson = newLesson(python);
   say({ phase: { phase: "ready" } });
   return { python, lesson };
