@@ -35,7 +35,7 @@ _LEFT_OUT = (
     "visualizer/static/",
     "visualizer/widgets/",
 )
-_SUFFIXES = (".py", ".json", ".jinja", ".gz")
+_SUFFIXES = (".py", ".json", ".jinja", ".gz", ".css")
 LONGEST_S = 1800  # timeout of a script; running the lessons takes long on a busy machine
 _A_DATE = (2026, 1, 1, 0, 0, 0)  # so that equal contents give equal files
 

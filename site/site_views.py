@@ -5,15 +5,12 @@ from page_front import recorded
 from site_gallery import Entry
 from site_pages import REPOSITORY, Site
 from visualizer.packed import pack
-from visualizer.playing.numbers import numbers, table
-from visualizer.playing.rerun import Setup
-from visualizer.playing.settings import ENGINE, TRAFFIC
+from visualizer.playing.game import Game
 from visualizer.sources import READERS
 from visualizer.sources.limits import MAX_DROPPED
 
 PREVIEW = "preemption"  # the run that a link to the front page shows
 _FRONT = "logs/front.jsonl.gz"
-_RUN = "logs/playground.jsonl.gz"
 _FIXTURES = REPOSITORY / "tests" / "fixtures"
 SAMPLES = {
     "vLLM, preempting": "vllm/vllm_tight.jsonl.gz",
@@ -50,19 +47,8 @@ def build_front(site: Site, entries: list[Entry]) -> None:
 
 
 def build_play(site: Site) -> None:
-    """Write the playground, and the run that it shows until a control moves."""
-    setup = Setup()
-    log = setup.run().log
-    site.write_bytes(_RUN, pack(log))
-    site.write(
-        "play/index.html",
-        "play.html",
-        page="play",
-        log=_RUN,
-        numbers=table(numbers(log), None),
-        groups={"Engine": ENGINE, "Traffic": TRAFFIC},
-        values=setup.settings,
-    )
+    """Write the playground, with the run that it shows until a control moves."""
+    site.write("play/index.html", "play.html", page="play", page_html=Game().html())
 
 
 def build_open(site: Site) -> None:

@@ -162,14 +162,14 @@ from typer.testing import CliRunner
 from server.api.live import install_page
 from server.api.operation import RestartRequest
 from underglass.commands import app
-from visualizer.playing.settings import NAMES
+from visualizer.playing.settings import CONTROLS
 
 pages = FastAPI()
 install_page(pages)
 assert "--max-prompt " in CliRunner().invoke(app, ["serve", "--help"]).stdout
 assert "max_prompt" in TestClient(pages).get("/").text
 assert "max_prompt" in str(RestartRequest.model_json_schema())
-assert "max_prompt" in NAMES
+assert "max_prompt" in CONTROLS
 assert "`--longest`" in open("docs/glossary.md").read()
 """
 METRIC = 'assert "`underglass:largest_step`" in open("docs/metrics.md").read()'

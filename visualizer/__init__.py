@@ -6,7 +6,7 @@ Two modules start an engine, `playing/rerun.py` and `sources/mooncake_run.py`; a
     board = show(engine.log)            # the board, opened at a step where something happens
     board.step = 12                     # moves the board; stepping on the board updates it
     Timeline(log); BlockMap(log)        # single panels; panels of one log move together
-    playground()                        # a workload that runs again when you move a control
+    playground()                        # a goal, and controls that run a workload again
     compare(log, what_if(log, token_budget=32))     # two runs in one picture
     read(log).step_rows                 # rows, tables, and answers to "why?"
     watch("http://localhost:8000")      # a running server, a file that grows, or KV events

@@ -2,14 +2,14 @@
 
 from playwright.sync_api import Page, expect
 
-from engine.simulation.simulate import simulate
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import REPOSITORY
 from tests.browser.test_open_log import drop
 from tests.visualizer import clusters
 from visualizer import read
-from visualizer.playing.rerun import Setup
+from visualizer.playing.game import Game
+from visualizer.playing.questions import QUESTIONS
 from visualizer.scenario import gallery
 
 VLLM = REPOSITORY / "tests/fixtures/vllm/vllm_tight.jsonl.gz"
@@ -109,20 +109,17 @@ def test_a_trace_of_another_engine_is_read_in_the_page(site, new_page):
 def test_a_setting_of_the_playground_runs_the_workload_again(site, new_page):
     page = new_page()
     page.goto(f"{site}play/index.html")
-    board = _board(page)
-    before = Setup()
-    assert int(board.data("steps")) == read(before.run().log).step_rows[-1].step
-    page.get_by_label("batching").select_option("static")
-    expect(page.locator("#status")).to_contain_text("continuous → static", timeout=60_000)
-    after = before.changed(batching="static")
-    log = simulate(after.traffic.workload, after.config, cost=after.cost)
-    steps = str(read(log).step_rows[-1].step)
-    expect(page.locator("#numbers tbody tr").nth(1).locator("td").first).to_have_text(steps)
-    now, previous = page.locator("main > .board .underglass").all()
-    expect(now).to_have_attribute("data-steps", steps)
-    page.get_by_role("button", name="the run before").click()
-    expect(previous).to_have_attribute("data-ready", "true")
-    expect(now).to_be_hidden()
+    expect(page.get_by_role("heading", level=1)).to_have_text(QUESTIONS[0].text)
+    page.get_by_text("Most urgent", exact=True).click()
+    game = Game()
+    game.change({"policy": "priority"})
+    values = [
+        goal.measure.words(value)
+        for goal, value in zip(game.question.goals, game.runs[-1].values, strict=True)
+    ]
+    expect(page.locator(".meter b")).to_have_text(values, timeout=60_000)
+    page.get_by_role("button", name="Another question").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(QUESTIONS[1].text)
 
 
 def test_pages_are_accessible_and_fit_a_phone(site, new_page):

@@ -1,83 +1,78 @@
 """The playground in Python: settings start runs, one at a time, and the run before stays."""
 
 import asyncio
-import importlib
+import html
 import re
 import threading
+from itertools import product
 
-import ipywidgets as widgets
 import pytest
 
-from engine import Cost, EngineConfig, simulate
+from engine import Cost, simulate
 from engine.core.log.vocabulary import Preempted
 from engine.simulation.scenarios import scenario
 from tests.facts import assert_names, raises_naming
-from visualizer import playground, read, show
-from visualizer.logs import StepIndex
+from visualizer import playground, read
 from visualizer.playing import rerun
-from visualizer.playing.numbers import MIME, UNITS, change, numbers, plots, table
+from visualizer.playing.game import Game
+from visualizer.playing.people import People
 from visualizer.playing.playground import Playground
+from visualizer.playing.questions import MEASURES, PAUSE, QUESTIONS, THROUGHPUT
 from visualizer.playing.rerun import Setup, SetupError
-from visualizer.reading.opening import opening
+from visualizer.playing.words import cost, sentence
 
 
-@pytest.fixture(autouse=True)
-def no_figures(request, monkeypatch):
-    """Figures take longer than the run and have a test of their own."""
-    if "figures" not in request.node.name:
-        module = importlib.import_module("visualizer.playing.playground")
-        monkeypatch.setattr(module, "plots", lambda *_: [{}] * 4)
+def words(text: str) -> str:
+    return html.unescape(re.sub("<[^>]+>", " ", text))
 
 
-def words(p: Playground) -> str:
-    return p._message_box.value
+def move(p: Playground, **settings: object) -> None:
+    """Move controls as a page does: it sends the values of all."""
+    p._on_message(p, {"settings": p.settings | settings}, [])
 
 
-def at_once(**settings: object) -> Playground:
-    """A playground that runs as soon as a control moves."""
-    p = playground(**settings)
-    p._debounce = 0
-    return p
+@pytest.mark.parametrize("number", range(len(QUESTIONS) - 1))
+def test_a_question_is_open_at_its_start_and_some_settings_of_the_four_controls_answer_it(number):
+    game = Game(number)
+    assert not game.is_reached
+    options = {
+        "max_batch_size": (4, 7),
+        "token_budget": (32, 64, 128, 256),
+        "max_kv_tokens": (16 * 40, 16 * 64),
+        "policy": ("fcfs", "priority"),
+    }
+    reached = 0
+    for values in product(*options.values()):
+        game = Game(number)
+        game.change(dict(zip(options, values, strict=True)))
+        reached += game.is_reached
+    assert 0 < reached < 16  # neither out of reach nor at each turn
 
 
-def test_the_first_run_has_preemptions_hits_and_a_queue():
+def test_the_first_page_asks_and_the_bundle_has_it_for_a_notebook_without_a_kernel():
     p = playground()
-    assert p.log.of(Preempted)
-    assert read(p.log).steps.cached_tokens.sum() > 0
-    assert read(p.log).steps.waiting.max() > 0
-    assert (p.board.step, p.board.selected) == opening(p.log, StepIndex(p.log), read(p.log).regimes)
+    data, _ = p._repr_mimebundle_()
+    assert data["text/html"] == p.page
+    assert QUESTIONS[0].text in words(p.page)
+    assert_names(words(p.page), 500, 222)  # the values of both goals
     assert p.previous is None
-    assert repr(p).startswith("Playground(token_budget=48, ")
+    assert repr(p).startswith("Playground(token_budget=64, ")
     assert repr(p) == repr(playground())
-    text = p._repr_mimebundle_()["text/plain"]  # ipywidgets truncates it
-    assert repr(p).startswith(text.removesuffix("…"))
-    # Other widgets can hold it.
-    box = widgets.HBox([p])
-    saved = widgets.Widget.get_manager_state()["state"]
-    assert f"IPY_MODEL_{p.model_id}" in saved[box.model_id]["state"]["children"]
-    assert saved[p.model_id]["model_name"] == "VBoxModel"
 
 
 def test_a_control_runs_what_it_says_and_the_run_before_stays():
-    p = at_once()
-    first, mine = p.log, show(p.log)
-    p.controls["max_batch_size"].value = 2
+    p = playground(token_budget=48)
+    first = p.log
+    move(p, max_batch_size=2)
     assert p.settings["max_batch_size"] == 2
     assert p.previous is first
     again = simulate(p.setup.traffic.workload, p.setup.config, cost=Cost(10, 0.25))
     assert p.log.deterministic() == again.deterministic()
-    assert_names(words(p), "6 → 2")
-    assert p.board.view_model.events is p.log
-    assert p.board_before.view_model.events is first
-    # Another board of the log does not move along.
-    assert mine.view_model.events is first
-    assert p.board_before.view_model is not mine.view_model
-    # `set` is the same as moving controls, and moves them.
+    assert "before: 6" in p.page and 'class="ghost"' in p.page
     before = p.log
     p.set(token_budget=16, shared=0)
-    assert (p.controls["token_budget"].value, p.controls["shared"].value) == (16, 0)
     assert p.previous is before
-    assert_names(words(p), "48 → 16", "50 → 0")
+    assert_names(words(p.page), "16 tokens in a step and shared 0", "before: 48", "before: 50")
 
 
 OTHER_VALUES = {
@@ -90,59 +85,69 @@ OTHER_VALUES = {
 
 @pytest.mark.parametrize("name", OTHER_VALUES)
 def test_every_control_changes_the_run(name):
-    p = at_once(max_kv_tokens=400, max_batch_size=8, token_budget=96)
-    p.controls[name].value = OTHER_VALUES[name]
+    p = playground(max_kv_tokens=400, max_batch_size=8, token_budget=96)
+    assert f'name="{name}"' in p.page
+    move(p, **{name: OTHER_VALUES[name]})
     assert p.settings[name] == OTHER_VALUES[name]
     assert p.log.to_bytes() != p.previous.to_bytes()
 
 
-def test_the_cursor_and_the_selection_stay_whatever_is_changed():
-    p = playground()
-    opened = p.board.step, p.board.selected
-    p.set(token_budget=40)
-    assert (p.board.step, p.board.selected) == opened
-    p.board.step, p.board.selected = 9, 3
-    for budget in (32, 24, 48):
-        p.set(token_budget=budget)
-        assert (p.board.step, p.board.selected) == (9, 3)
-        assert (p.board_before.step, p.board_before.selected) == (9, 3)
-    p.board.selected = read(p.log).requests.index[-1]
-    p.set(requests=2)
-    assert p.board.selected is None
-    p.board.step = max(StepIndex(p.log).ends)
-    p.set(output_tokens=4)
-    assert p.board.step == max(StepIndex(p.log).ends)
+def test_a_sentence_and_its_cost_say_what_the_logs_do():
+    game = Game(0)
+    game.change({"token_budget": 256})
+    past, now = (run.people for run in game.runs)
+    by_name = {row.label: row for row in read(now.log).request_rows}
+    old = {row.label: row for row in read(past.log).request_rows}
+    sooner = old["Ada"].ttft_ms - by_name["Ada"].ttft_ms
+    # Ada waits for a seat until the step that admits her.
+    waited = sum(s.duration for s in now.named("Ada").time.spans if s.cause == "batch_full") / 1000
+    told = words(sentence(now, past, ["256 tokens in a step"], "Ada"))
+    assert_names(told, f"{sooner:.0f} ms sooner", f"{waited:.0f} ms are a wait for a seat")
+    pauses = [f"{PAUSE.of(people.log):.0f}" for people in (past, now)]
+    assert_names(words(cost(now, past)), *pauses)
+    assert "nothing" in cost(now, now)
+    for person in now.all:
+        assert person.ttft == pytest.approx(by_name[person.name].ttft_ms)
+        assert person.end - person.arrived == pytest.approx(by_name[person.name].e2e_ms)
+
+
+def test_measures_are_those_of_the_log():
+    one = scenario("preemption")
+    log = simulate(one.workload, one.config, cost=Cost(10, 0.25))
+    latest, median, pause, throughput, preemptions = (one.of(log) for one in MEASURES)
+    rows = read(log).requests
+    assert (latest, median) == (rows.ttft_ms.max(), rows.ttft_ms.median())
+    assert pause == read(log).tokens.gap_ms.max()
+    ends = read(log).steps.start_ms + read(log).steps.duration_ms
+    seconds = (ends.iloc[-1] - read(log).steps.start_ms.iloc[0]) / 1000
+    assert throughput == pytest.approx(rows.output_tokens.sum() / seconds)
+    assert preemptions == 1
+    assert len(People(log).all) == len(rows)
 
 
 def test_an_impossible_setting_is_reported_and_the_last_run_stays():
-    p = at_once()
+    p = playground(max_kv_tokens=224)
     log = p.log
-    p.controls["max_kv_tokens"].value = 64
-    assert 'role="alert"' in words(p)
-    assert_names(words(p), "max_kv_tokens")
+    move(p, max_kv_tokens=64)
+    error = re.search('data-part="message" role="alert">(.+?)</p>', p.page)
+    assert_names(error[1], "max_kv_tokens")
     assert p.log is log
-    assert p.settings["max_kv_tokens"] == 224
-    p.controls["max_kv_tokens"].value = 256
-    assert 'role="status"' in words(p)
-    assert p.previous is log
     with raises_naming(SetupError, "max_kv_tokens"):
         p.set(max_kv_tokens=16)
-    assert p.settings["max_kv_tokens"] == 256
-    # Moving back keeps the run before.
-    log, before, message = p.log, p.previous, words(p)
-    p.controls["max_kv_tokens"].value = 64
-    p.controls["max_kv_tokens"].value = 256
-    assert (p.log, p.previous, words(p)) == (log, before, message)
+    assert p.settings["max_kv_tokens"] == 224
+    # Moving back keeps the runs and takes the message away.
+    move(p)
+    assert p.log is log and 'role="alert"></p>' in p.page
 
 
 def test_wrong_settings_are_rejected_by_name():
-    wrong = {"budget": 3, "token_budget": 0, "rate": 0, "policy": "chance"}
+    wrong = {"budget": 3, "token_budget": 0, "rate": 0, "policy": "chance", "question": 9}
     for name, value in wrong.items():
         with raises_naming(SetupError, name, "token_budget" if name == "budget" else value):
             playground(**{name: value})
 
 
-def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(monkeypatch):
+def test_there_is_one_run_at_a_time_and_the_last_wish_counts(monkeypatch):
     served, running = [], threading.Lock()
     serve = Setup.run
 
@@ -157,40 +162,39 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(monkeypatch)
     monkeypatch.setattr(Setup, "run", counted)
 
     async def drag() -> Playground:
-        p = Playground(Setup())
-        p._debounce = 0
-        for budget in range(47, 22, -1):
-            p.controls["token_budget"].value = budget
-        for budget in (22, 21, 20):
-            await asyncio.sleep(0)  # it is waiting for the control to rest
-            p.controls["token_budget"].value = budget
-        await p.settled()
-        # One more while a run is in flight: it is run after that.
-        p.controls["token_budget"].value = 12
-        while len(served) < 3:
+        p = playground()
+        for budget in (40, 30, 20):
+            move(p, token_budget=budget)
+        while len(served) < 2:
             await asyncio.sleep(0)
-        p.controls["token_budget"].value = 14
+        move(p, token_budget=12)  # while a run is in flight: it is run after that
+        move(p, token_budget=14)
         await p.settled()
         return p
 
     p = asyncio.run(drag())
-    assert served == [48, 20, 12, 14]
+    assert served == [64, 20, 14]
     assert p.settings["token_budget"] == 14
+
+
+def test_another_question_starts_anew():
+    p = playground()
+    move(p, token_budget=128)
+    p._on_message(p, {"question": 2}, [])
+    assert QUESTIONS[2].text in words(p.page)
+    assert p.previous is None
+    assert p.setup == QUESTIONS[2].setup
 
 
 def test_a_given_workload_is_served_and_has_no_controls_for_traffic():
     one = scenario("preemption")
     p = playground(one.config, one.workload)
     assert p.log.deterministic() == one.run().deterministic()
-    assert "requests" not in p.controls
-    assert "seed" not in p.settings
+    assert 'name="requests"' not in p.page
     p.set(max_kv_tokens=16 * 8)
     assert not p.log.of(Preempted)
     with raises_naming(SetupError, "requests"):
         p.set(requests=3)
-    unusual = {"token_budget": 300, "max_kv_tokens": 3333, "block_size": 7}
-    controls = playground(EngineConfig(**unusual)).controls
-    assert {name: controls[name].value for name in unusual} == unusual
 
 
 def test_a_run_that_would_take_too_long_is_truncated_and_says_so(monkeypatch):
@@ -198,7 +202,7 @@ def test_a_run_that_would_take_too_long_is_truncated_and_says_so(monkeypatch):
     p = playground(requests=14)
     left = 14 - len(read(p.log).requests)
     assert 0 < left < 14
-    assert_names(words(p), left)
+    assert_names(words(p.page), f"{left} requests were left out")
     total = read(p.log).requests.prompt_tokens.sum() + read(p.log).requests.max_tokens.sum()
     assert total <= 300
 
@@ -210,36 +214,4 @@ def test_the_model_serves_the_same_requests():
     assert before.label.tolist() == after.label.tolist()
     assert before.output_tokens.tolist() == after.output_tokens.tolist()
     assert p.log[0].model["parameters"] > 0
-
-
-def test_numbers_are_those_of_the_log_and_the_table_has_both_runs():
-    log = scenario("preemption").run()
-    found = numbers(log)
-    assert list(found) == list(UNITS)
-    assert (found["steps"], found["preemptions"], found["from the cache"]) == (31, 1, 72)
-    assert found["memory, peak"] == 13  # the fourteenth is given away in the step that preempts
-    assert found["throughput"] == pytest.approx(72 / found["whole run"])
-    changes = {(10, 12): "+20 %", (10, 9.95): "−0.5 %", (10, 100): "×10", (0, 3): "+3"}
-    for (before, now), said in (changes | {(4, 4): "–", (float("nan"), 4): "–"}).items():
-        assert change(before, now) == said
-    assert table(found, None).count("<tr>") == 2
-    both = table(found, found | {"steps": 62.0})
-    assert both.index("the run before") < both.index("this run") < both.index("change")
-    assert "<td>62</td>" in both
-    assert "<td>−50 %</td>" in both
-
-
-def test_figures_are_there_for_one_run_and_for_two_and_this_run_keeps_its_colour():
-    p = playground()
-    p.set(max_batch_size=2)
-    alone, both = plots(p.log, None), plots(p.log, p.previous)
-    assert [figure["text/plain"] for figure in both] == ["ttft", "itl", "throughput", "memory"]
-    titles = [figure[MIME]["layout"]["title"]["text"] for figure in both]
-    assert all("this run" in title and "the run before" in title for title in titles)
-    this_run = re.compile(r'color:(#\w+);[^"]*">.</span> this run')
-    colours = [
-        this_run.findall(figure[MIME]["layout"]["title"]["text"]) for figure in (alone[0], both[0])
-    ]
-    assert colours[0] == colours[1] != []
-    shown = [output.outputs[0]["data"] for output in p._plots.children]
-    assert shown == both
+    assert THROUGHPUT.of(p.log) > 0

@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 
 from visualizer.logs import Logs, logs_by_name
 from visualizer.reading.knowledge import part_words
+from visualizer.reading.waterfall.picture import HUES
 
 FONT = "Arial, 'Liberation Sans', sans-serif"
 HEIGHT = 380
@@ -46,13 +47,11 @@ class Palette:
 PALETTES = {
     "light": Palette(
         "#ffffff", "#16181d", "#5a606b", "#d9dce2", "#969ca8", "#f5f6f8",
-        ("#293ec1", "#cf7f22", "#006942", "#8b1868", "#836900",
-         "#0ea493", "#9b79fd", "#de3460", "#1f78b2", "#92081a"),
+        HUES[0],
     ),
     "dark": Palette(
         "#14161a", "#eceef2", "#a5abb6", "#33373f", "#6b727e", "#1f2228",
-        ("#6374ff", "#ef9206", "#87bd7e", "#c65b93", "#f0e175",
-         "#30f6e8", "#d4a7ff", "#e64031", "#3ca0bd", "#feaec6"),
+        HUES[1],
     ),
     # For an unknown background: 4.2:1 is the best contrast possible on both white and #14161a.
     None: Palette(

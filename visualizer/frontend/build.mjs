@@ -7,6 +7,7 @@
  *   static/cluster.js, static/compare.js, static/watch.js, static/seat.js
  *                      what a cluster's board, a comparison, a live board and the scheduler's seat need besides,
  *                      deflated. Python appends them to board.js (`visualizer/front_end.py`)
+ *   static/play.js     the playground, which needs no board
  *   static/tour.js     what boards import when the reader first asks for a tour. Pages contain it; a notebook's
  *                      board gets it from its kernel
  *
@@ -32,6 +33,7 @@ const ENTRIES = {
   compare: "src/compare_entry.ts",
   live: "src/live_entry.ts",
   seat: "src/seat_entry.ts",
+  play: "src/play_entry.ts",
   live_page: "../../server/pages/live.ts",
   gateway_page: "../../server/pages/gateway.ts",
 };
@@ -94,6 +96,7 @@ const parts = {
   "compare.js": part("compare", ["mount"]),
   "watch.js": part("live", ["watch"]),
   "seat.js": part("seat", ["openSeat", "answerOnBoard"]),
+  "play.js": codes.get("play.js"),
   "tour.js": `(${PACKS} ??= {})["${keyOf(basename(tour))}"] = ${packed(closureOf(basename(tour)))};\n`,
   "board.js": board, // last: make compares its age with the sources'
 };

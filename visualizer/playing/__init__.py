@@ -1,5 +1,5 @@
-"""The playground: controls for a workload, the board of its run, and the previous run.
+"""The playground: a question about a workload, controls, and the run that results from them.
 
-`rerun` starts engines, `controls` has the widgets for the settings, `numbers` compares two runs, and
-`playground` is the widget itself.
+`questions` has the goals and their measures, `rerun` starts engines, `game` keeps the runs, `page` and
+`words` draw them as HTML, and `playground` is the notebook's widget. The site's page uses the rest.
 """

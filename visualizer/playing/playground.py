@@ -1,91 +1,63 @@
-"""The playground: move a control, and the same workload runs again with the new settings.
+"""The playground: a question, four controls, and the lanes of the run that results from them.
 
-    p = playground()                      # a simulated machine with slightly too little memory
+    p = playground()                      # seven people, four seats, and a goal for Ada's first token
     p.log, p.previous, p.settings         # this run, the previous run, this run's settings
     p.set(token_budget=16)                # the same as moving the control
-    compare(p.previous, p.log)            # both runs side by side, with their first difference
+    show(p.log), compare(p.previous, p.log)
 
-The previous run stays visible: its numbers appear above those of the current run, its curves are in
-the figures, and its board is one click away. The playground waits until the controls stop moving, and
-it never runs two workloads at the same time.
+The run before stays as an outline below each bar. The browser waits until the controls stop moving, and
+there are never two runs at the same time. The output holds the same page as HTML, for both themes, so
+that a saved notebook shows it without a kernel.
 """
 
 import asyncio
-import html
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import ipywidgets as widgets
+import anywidget
 import traitlets
 
 from engine.core.log import EventLog
-from visualizer import read
-from visualizer.logs import StepIndex
-from visualizer.playing import controls
-from visualizer.playing.numbers import changes, description, numbers, plots, table
-from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
-from visualizer.reading.opening import opening
-from visualizer.widgets.board import Board
+from visualizer.front_end import built
+from visualizer.playing.game import Game
+from visualizer.playing.questions import QUESTIONS
+from visualizer.playing.rerun import Cost, EngineConfig, Setup, SetupError, Workload
 
-# The style sheet uses JupyterLab's colours and so follows its light or dark theme.
-STYLE = Path(__file__).with_name("playground.css").read_text("utf-8")
-DEBOUNCE_SECONDS = 0.25  # how long the controls must rest before the workload runs
+OWN_TRAFFIC = len(QUESTIONS) - 1  # the question without a goal
 
 
-class Playground(widgets.VBox):  # type: ignore[misc]
+class Playground(anywidget.AnyWidget):
     """Controls for a workload, and the run that results from them.
 
-    log           the log of this run
-    previous      the log of the previous run, or None
-    setup         everything that this run depends on
-    board         the board of this run
-    board_before  the board of the previous run, or None
-    controls      {setting: widget}
+    log        the log of this run
+    previous   the log of the previous run, or None
+    setup      everything that this run depends on
+    page       what is shown, as HTML
     """
 
-    log = traitlets.Instance(EventLog)
+    page = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
-        self.controls = controls.build(setup.settings)
-        self.previous: EventLog | None = None
-        self.board_before: Board | None = None
-        self._debounce = DEBOUNCE_SECONDS
-        self._pending = False  # whether a control has moved since the last run
-        self._ignore_moves = False
-        self._settling: asyncio.Task[None] | None = None
-        self._message = ""
-        self._message_box = widgets.HTML()
-        self._run_choice = widgets.ToggleButtons(
-            options=["this run", "the run before"], layout={"display": "none"}
-        )
-        self._numbers = widgets.HTML()
-        self._plots = widgets.Box([widgets.Output() for _ in range(4)])
-        self._boards = widgets.Box()
-        self._plots.add_class("underglass-plots")
-        self._boards.add_class("underglass-stage")
-        self._message_box.add_class("underglass-words")
-        parts = [
-            widgets.HTML(f"<style>\n{STYLE}</style>", layout={"display": "none"}),
-            controls.lay_out(self.controls),
-            widgets.HBox([self._message_box, self._run_choice], layout={"flex_flow": "row wrap"}),
-            self._numbers,
-            self._boards,
-            self._plots,
-        ]
-        run = setup.run()
-        super().__init__(parts, log=run.log)
-        self.add_class("underglass-playground")
-        self.board = Board(
-            run.log, *opening(run.log, StepIndex(run.log), read(run.log).regimes)
-        )  # an explicit step gives the board a model of its own, so it does not share its step
-        self._boards.children = [self.board]
-        self._show_numbers(run, "")
-        self._show_plots(plots(run.log, None))
-        self._run_choice.observe(self._switch_board, "value")
-        for control in self.controls.values():
-            control.observe(self._on_move, "value")
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self._wanted: dict[str, Any] = {}
+        self._running: asyncio.Task[None] | None = None
+        super().__init__(page=game.html(), _esm=built("play.js").read_text("utf-8"))
+        self.on_msg(self._on_message)
+
+    @property
+    def log(self) -> EventLog:
+        """The log of the last run."""
+        return self.game.log
+
+    @property
+    def previous(self) -> EventLog | None:
+        """The log of the run before, or None."""
+        return self.game.previous
+
+    @property
+    def setup(self) -> Setup:
+        """Everything that the last run depends on."""
+        return self.game.setup
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -95,100 +67,58 @@ class Playground(widgets.VBox):  # type: ignore[misc]
     def set(self, **settings: Any) -> "Playground":
         """Change settings and run immediately. On failure, raises SetupError and changes nothing."""
         setup = self.setup.changed(**settings)
-        run = setup.run()
-        self._ignore_moves = True
-        try:
-            for name, value in settings.items():
-                if name in self.controls:
-                    self.controls[name].value = value
-        finally:
-            self._ignore_moves = False
-        self._show(setup, run)
-        self._show_plots(plots(self.log, self.previous))
+        self._show(setup, setup.run())
+        return self
+
+    def ask(self, number: int) -> "Playground":
+        """Start another question: see `visualizer.playing.questions`."""
+        self.game.ask(number)
+        self.page = self.game.html()
         return self
 
     async def settled(self) -> None:
-        """Wait until the controls stop moving and the resulting run is shown."""
-        if self._settling is not None:
-            await self._settling
+        """Wait until the settings that were last asked for have run."""
+        if self._running is not None:
+            await self._running
 
-    def _on_move(self, _: Any) -> None:
-        if self._ignore_moves:
+    def _on_message(self, _: Any, message: Any, __: Any) -> None:
+        if "question" in message:
+            self._wanted = {}
+            self.ask(message["question"])
             return
-        self._pending = True
+        self._wanted = message["settings"]
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # outside a notebook there is no running event loop
-            asyncio.run(self._settle())
+            asyncio.run(self._run())
             return
-        if self._settling is None or self._settling.done():
-            self._settling = loop.create_task(self._settle())
-
-    async def _settle(self) -> None:
-        while self._pending:
-            self._pending = False
-            await asyncio.sleep(self._debounce)
-            if not self._pending:
-                await self._run()
+        if self._running is None or self._running.done():
+            self._running = loop.create_task(self._run())
 
     async def _run(self) -> None:
-        try:
-            setup = self.setup.changed(**{name: one.value for name, one in self.controls.items()})
-            if setup == self.setup:  # the control was moved back, so there is nothing to run
-                self._show_message(self._message)
-                return
-            if setup.model:
-                self._show_message("Running on the model \N{HORIZONTAL ELLIPSIS}")
-            run = await asyncio.to_thread(setup.run)
-            self._show(setup, run)
-            # Drawing the figures takes longer than the run, so show the board first.
-            self._show_plots(await asyncio.to_thread(plots, self.log, self.previous))
-        except SetupError as error:
-            self._show_message(str(error), failed=True)
-        except Exception as error:
-            self._show_message(f"{type(error).__name__}: {error}", failed=True)
-            raise
+        while self._wanted:
+            wanted, self._wanted = self._wanted, {}
+            asked = self.game.number
+            try:
+                setup = self.setup.changed(**wanted)
+                run = await asyncio.to_thread(setup.run) if setup != self.setup else None
+            except SetupError as error:
+                self.page = self.game.html(str(error))
+                continue
+            if run is not None and asked == self.game.number:
+                self._show(setup, run)
+            else:
+                self.page = self.game.html()
 
-    def _show(self, setup: Setup, run: Run) -> None:
-        """Show a new run. The current run becomes the previous one."""
-        changed = changes(self.setup.settings, setup.settings)
-        self.setup, self.previous, self.log = setup, self.log, run.log
-        self._show_numbers(run, changed)
-        self._show_boards(self.previous)
+    def _show(self, setup: Setup, run: Any) -> None:
+        self.game.show(setup, run)
+        self.page = self.game.html()
 
-    def _show_numbers(self, run: Run, changed: str) -> None:
-        now = numbers(run.log)
-        self._numbers.value = table(now, None if self.previous is None else numbers(self.previous))
-        self._message = f"{changed} {description(run, now)}".strip()
-        self._show_message(self._message)
-
-    def _show_plots(self, bundles: list[dict[str, Any]]) -> None:
-        for output, data in zip(self._plots.children, bundles, strict=True):
-            output.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
-
-    def _show_boards(self, previous: EventLog) -> None:
-        """Show both runs at the current step and selection."""
-        step, selected = self.board.step, self.board.selected
-        if self.board_before is None:
-            self.board_before = Board(previous, step, selected)
-            self._boards.children = [self.board, self.board_before]
-            self._run_choice.layout.display = None
-        else:
-            self.board_before.view_model.replace(previous, step, selected)
-        last = max(StepIndex(self.log).ends)
-        known = any(row.request == selected for row in read(self.log).request_rows)
-        self.board.view_model.replace(self.log, min(step, last), selected if known else None)
-        self._run_choice.value = "this run"
-
-    def _switch_board(self, change: Any) -> None:
-        before = change["new"] == "the run before"
-        (self._boards.add_class if before else self._boards.remove_class)("underglass-look-back")
-
-    def _show_message(self, message: str, *, failed: bool = False) -> None:
-        if failed:
-            message += " The workload was not run; the last run is still shown below."
-        role = "alert" if failed else "status"
-        self._message_box.value = f'<p role="{role}">{html.escape(message)}</p>'
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**options)
+        assert bundle is not None, "only a widget without a view has no bundle"
+        data, metadata = bundle
+        return data | {"text/plain": repr(self), "text/html": self.page}, metadata
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
@@ -199,18 +129,30 @@ def playground(
     config: EngineConfig | None = None,
     workload: Workload | None = None,
     *,
+    question: int | None = None,
     cost: Cost | None = None,
     **settings: Any,
 ) -> Playground:
-    """Show a workload with controls; it runs again whenever a control moves.
+    """Show a question about a workload, with controls; it runs again whenever a control moves.
 
     config     the initial engine settings
     workload   requests to serve instead of generated traffic; the traffic controls are then omitted
+    question   the number of a question: 0 to 2 have a goal, 3 is your own traffic. By default 0, or
+               3 if anything else is given
     cost       the time of a step on the simulated machine; by default 10 ms plus 0.25 ms per token
     settings   initial values of single controls: fields of EngineConfig or Traffic, or `model`
 
     Raises SetupError for settings that cannot run.
     """
-    setup = Setup(workload=workload)
-    setup = replace(setup, config=config or setup.config, cost=cost or setup.cost)
-    return Playground(setup.changed(**settings))
+    own = config is not None or workload is not None or cost is not None or bool(settings)
+    number = (OWN_TRAFFIC if own else 0) if question is None else question
+    if not 0 <= number < len(QUESTIONS):
+        raise SetupError(f"question must be 0 to {len(QUESTIONS) - 1}, got {question}")
+    start = QUESTIONS[number].setup
+    setup = replace(
+        start,
+        workload=workload or start.workload,
+        config=config or start.config,
+        cost=cost or start.cost,
+    )
+    return Playground(Game(number, setup.changed(**settings)))

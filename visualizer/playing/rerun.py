@@ -4,7 +4,6 @@ Most of the package only reads logs, but the playground has to produce them. So 
 `pyproject.toml` lists this module as an exception; the other one is `sources/mooncake_run.py`.
 """
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from engine.core.scheduling.admission import RequestError
 from engine.simulation.cost_runner import Cost
 from engine.simulation.on_model import play_on_model
 from engine.simulation.simulate import simulate
+from engine.simulation.speakers import Speaker, workload_of
 from engine.simulation.traffic import Traffic, TrafficError
 from engine.simulation.workload import Arrival, Workload
 
@@ -33,10 +33,9 @@ class SetupError(ValueError):
 
 @dataclass(frozen=True)
 class Run:
-    """The log of a run, how many seconds it took, and how many requests were left out."""
+    """The log of a run, and how many requests were left out."""
 
     log: EventLog
-    seconds: float
     left_out: int
 
 
@@ -92,7 +91,6 @@ class Setup:
             self.workload or self.traffic.workload,
             MODEL_TOKENS if self.model else SIMULATED_TOKENS,
         )
-        started = time.perf_counter()
         try:
             if self.model:
                 log = play_on_model(workload, self.config)
@@ -102,7 +100,23 @@ class Setup:
             raise SetupError(f"The engine can never serve one of the requests: {error}.") from error
         except (ConfigError, ValueError) as error:
             raise SetupError(str(error)) from error
-        return Run(log, time.perf_counter() - started, left_out)
+        return Run(log, left_out)
+
+
+def seven_people() -> Workload:
+    """Return the questions' workload: Dev and Finn bring long prompts, and Ada comes late."""
+    return workload_of(
+        Speaker(name, at_ms=at_ms, own=own, output=output, priority=priority)
+        for name, at_ms, own, output, priority in (
+            ("Bo", 0, 40, 44, 2),
+            ("Cleo", 0, 32, 36, 2),
+            ("Dev", 39, 420, 16, 2),
+            ("Eva", 45, 24, 28, 2),
+            ("Finn", 60, 300, 24, 0),
+            ("Ada", 120, 24, 14, 1),
+            ("Gus", 150, 36, 16, 2),
+        )
+    )
 
 
 def _truncated(workload: Workload, most: int) -> tuple[Workload, int]:

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 _WIDTH, _NAME, _END, _PITCH, _BAR = 900, 110, 80, 30, 20
+# The hues of requests in light and in dark (`visualizer/frontend/src/drawing/palette.ts`).
+HUES = tuple(
+    tuple(hues.split())
+    for hues in (
+        "#293ec1 #cf7f22 #006942 #8b1868 #836900 #0ea493 #9b79fd #de3460 #1f78b2 #92081a",
+        "#6374ff #ef9206 #87bd7e #c65b93 #f0e175 #30f6e8 #d4a7ff #e64031 #3ca0bd #feaec6",
+    )
+)
 # cause: colour in light, in dark; the same families as on the board
 COLOURS = {
     "prefill": ("#424f7c", "#849eca"),

@@ -14,7 +14,6 @@ export interface Output {
   key?: string;
   module?: "board" | "cluster";
   log?: Uint8Array | string; // the bytes, or the address of a file
-  before?: Uint8Array; // the log of the run before, in the playground
   options?: Record<string, any>;
   answer?: Answer; // of the scheduler's seat
   name?: string;
