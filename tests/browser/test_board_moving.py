@@ -209,6 +209,21 @@ def test_a_level_adds_panels_and_words_and_changes_no_number(open_board):
     board.page.wait_for_url(re.compile("level=memory$"))
 
 
+def test_a_term_explains_itself_with_the_numbers_of_the_step(open_board):
+    board = open_board(None, "#step=30&level=lanes", width=390, height=844)
+    card, term = board.root.locator(".card"), board.root.locator(".seats .term")
+    term.hover()
+    expect(card).to_contain_text(re.compile(r"Step 30: \d of 7 taken"))
+    box = card.bounding_box()
+    assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
+    board.page.mouse.move(1, 1)
+    expect(card).to_be_hidden()
+    term.focus()
+    expect(card).to_be_visible()
+    board.page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+
+
 def test_the_address_says_what_is_shown_and_brings_it_back(open_board):
     board = open_board()
     board.press(",", "ArrowDown", "[", ".", "]")

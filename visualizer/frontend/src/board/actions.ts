@@ -89,6 +89,7 @@ function changeAxis({ axis, store }: Board) {
 /** Closes the open box; if none is open, clears the range, the block or the selection, one per call. */
 function dismiss(board: Board) {
   const { store, link, postcard, search } = board;
+  if (board.card.isOpen) return board.card.close();
   const openBox = [link, postcard, search].find(({ isOpen }) => isOpen);
   if (!board.help?.hidden) board.toggleHelp();
   else if (store.queue) board.toggleQueue();

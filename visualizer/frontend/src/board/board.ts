@@ -46,6 +46,7 @@ import type { Seat } from "./seat.ts";
 import { type About, aboutNodes, Shell, type ShellOptions } from "./shell.ts";
 import type { Project } from "./sources.ts";
 import type { ViewState, ViewStore } from "./store.ts";
+import { nameTerms, TermCard } from "./terms.ts";
 import { AXES, type Opening, View } from "./view.ts";
 
 export interface Panel {
@@ -159,6 +160,7 @@ export class Board extends Shell {
   postcard!: PostcardBox;
   focus!: Focus;
   seats!: SeatsRow;
+  card!: TermCard;
   queue!: QueuePanel;
   handover!: HandoverOverlay;
   grid!: HTMLElement;
@@ -272,6 +274,12 @@ export class Board extends Shell {
       ...boxes,
     );
     if (!alone) root.append(this.knowledge, boardFoot(actions));
+    this.card = new TermCard(this);
+    nameTerms(this.seats.element.querySelector("h2"), "seat");
+    if (!alone) {
+      nameTerms(this.parts.blocks?.element.querySelector("h2") ?? null, "KV block");
+      nameTerms(this.parts.tree?.element.querySelector("h2") ?? null, "radix tree");
+    }
     bindKeys(root, boardKeys(actions));
     prepareForPrint(this);
     for (const name of ["pointerdown", "keydown"])
@@ -551,6 +559,7 @@ export class Board extends Shell {
     this.tooltip.update(); // before the DOM changes, because it reads the layout
     this.writeSummary();
     this.writeWords([this.lead, ...(this.showsSeats ? [this.seats] : []), ...panels]);
+    if (this.card.isOpen) this.card.update();
     if (this.showsTables) writeTables(this.shown);
     else emptyTables(this.shown);
     clearTimeout(this.idleTimer);

@@ -22,6 +22,7 @@ export class Focus {
     const { request } = active.dataset;
     if (active.classList.contains("chip")) this.#kept = `${place} .chip[data-request="${request}"]`;
     else if (active.classList.contains("scroll")) this.#kept = `${place} .scroll`;
+    else if (active.matches(".term")) this.#kept = `${place} [data-term="${active.dataset.term}"]`;
     else if (active.matches(".source *")) this.#kept = `${place} .source ${active.localName}`;
   }
 

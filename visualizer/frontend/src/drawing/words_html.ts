@@ -1,6 +1,7 @@
 /** Spans of words as HTML: a request's name becomes a button with its swatch that selects it. */
 
 import { type Description, v } from "../board/patch_children.ts";
+import { type Term, withTerms } from "../board/terms.ts";
 import { HALF_DOT, type Knowledge } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { Span } from "../model/words.ts";
@@ -17,15 +18,19 @@ export interface WordContext {
   frame?: { step: number }; // at its step, a request that is not admitted yet has a hollow swatch
 }
 
-/** Spans for `patchChildren` or `h`; the board handles clicks. */
-export function wordNodes(spans: Span[], context: WordContext) {
+/** Spans for `patchChildren` or `h`; the board handles clicks. With `terms`, their words explain themselves. */
+export function wordNodes(spans: Span[], context: WordContext, terms?: Set<Term>) {
   const nodes: (string | Description)[] = [];
   let after = ""; // the part of the next span that stays with a name
   spans.forEach((span, i) => {
     const text = span.text.slice(after.length);
     after = "";
     if (span.request == null) {
-      for (const part of halved(text)) nodes.push(span.bold ? v("strong", part) : part);
+      for (const part of halved(text)) {
+        const words = terms && typeof part === "string" ? withTerms(part, terms) : [part];
+        if (span.bold) nodes.push(v("strong", ...words));
+        else nodes.push(...words);
+      }
       return;
     }
     // A comma, a full stop or an "'s" stays on the line of its name.

@@ -38,9 +38,6 @@ export function compose(frame: Frame, level: Level = "all"): { kinds: string[]; 
   const isShort = level === "lanes";
   for (const [kind, addClauses] of Object.entries(isShort ? SHORT : CLAUSES))
     addClauses(frame, (rank, spans) => clauses.push({ kind, rank, spans }));
-  // That requests gain a token each says the same as the number of decodes.
-  const isTold = isShort && clauses.some(({ kind }) => kind === "routine");
-  const lead = bold(opening(frame, level, isTold));
   const chosen = new Set();
   const ended = endOfStepBefore(frame);
   // As much as in the whole sentence, so that a lower level tells a part of it.
@@ -53,6 +50,8 @@ export function compose(frame: Frame, level: Level = "all"): { kinds: string[]; 
     room -= width(spans) + 1;
   }
   const told = clauses.filter((clause) => chosen.has(clause));
+  // That requests gain a token each says the same as the number of decodes.
+  const lead = bold(opening(frame, level, isShort && told.some(({ kind }) => kind === "routine")));
   const commit = told.find(({ kind }) => COMMIT.has(kind));
   let spans: Span[] = lead;
   for (const clause of told) {

@@ -2,6 +2,7 @@
 
 import type { BoardContext } from "../board/board.ts";
 import { type Description, v } from "../board/patch_children.ts";
+import { withTerms } from "../board/terms.ts";
 import type { Claim } from "../drawing/blocks.ts";
 import { plural } from "../drawing/html.ts";
 import { chip } from "../drawing/words_html.ts";
@@ -92,7 +93,7 @@ export function blockTableNodes(context: TableContext) {
       "div.block-table.small",
       { style: `--cell: ${cell}; --columns: ${fits}` },
       who,
-      v("span.muted", words),
+      v("span.muted", ...withTerms(words, new Set(["KV block"]))),
       v(
         "div.scroll",
         {

@@ -7,6 +7,7 @@ import type { Board, BoardContext, Panel } from "../board/board.ts";
 import { Part } from "../board/part.ts";
 import { patchChildren, v } from "../board/patch_children.ts";
 import { labAddress, sourceOf } from "../board/sources.ts";
+import { withTerms } from "../board/terms.ts";
 import type { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, h, plural, setAttribute, visible } from "../drawing/html.ts";
 import { breakLines, drawLines, type Words } from "../drawing/text_lines.ts";
@@ -255,7 +256,7 @@ function decisionNodes(lines: Line[], context: BoardContext, ruler: CanvasPainte
   const none = !lines.length && v("caption.muted", NONE);
   const table = v("table", { style }, v("tbody", ...rows), none);
   return [
-    v("h2", TITLE, v("span.count.small.muted", countsOf(context))),
+    v("h2", TITLE, v("span.count.small.muted", ...withTerms(countsOf(context)))),
     v("div.scroll", { tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
   ];
 }

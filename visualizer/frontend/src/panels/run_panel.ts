@@ -6,6 +6,7 @@
 import { Part } from "../board/part.ts";
 import css from "../board/regimes.css";
 import { showHelp } from "../board/seat.ts";
+import { withTerms } from "../board/terms.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeColour } from "../drawing/causes.ts";
 import { h } from "../drawing/html.ts";
@@ -65,7 +66,7 @@ export class RunSentence {
 
   show(sentence: string = "", more: string[] = []) {
     const end = sentence.indexOf(":") + 1;
-    this.lead.textContent = sentence.slice(0, end);
+    this.lead.replaceChildren(...h("b", ...withTerms(sentence.slice(0, end))).childNodes);
     this.rest.textContent = [sentence.slice(end), ...more].join(" ");
     this.element.hidden = !sentence;
   }

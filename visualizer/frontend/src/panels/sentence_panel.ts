@@ -80,7 +80,7 @@ export class SentencePanel extends Part {
     const { kinds, spans } = compose(board.frame, board.shownLevel);
     this.#tell(kinds);
     this.moments.write(board);
-    patchChildren(sentence, wordNodes(spans, board.context()));
+    patchChildren(sentence, wordNodes(spans, board.context(), board.panel ? undefined : new Set()));
     const { size, line, reserved } = this.#fit(spans);
     const px = (length: number) => `${length * board.unit}px`;
     sentence.style.minHeight = px(reserved);

@@ -1,6 +1,7 @@
 /** The run in one row: its size, latencies, goodput against the reader's limits, preemptions, hits and waits. */
 
 import { made, patchChildren } from "../board/patch_children.ts";
+import { nameTerms } from "../board/terms.ts";
 import { causeWords, paintCause } from "../drawing/causes.ts";
 import { focused, h, plural } from "../drawing/html.ts";
 import type { Theme } from "../drawing/palette.ts";
@@ -26,7 +27,11 @@ export class SummaryPanel {
   /** What the row shows. */
   key = "";
   cells = runCells();
-  goodput = h("button.cell.stack", { "data-act": "slo", click: () => this.toggle() });
+  goodput = h("button.cell.stack", {
+    "data-act": "slo",
+    "data-term": "goodput",
+    click: () => this.toggle(),
+  });
   fields = ["ttft", "itl"].map((name) =>
     h("input", { type: "number", min: "0", step: "any", name, input: () => this.read() }),
   );
@@ -78,6 +83,7 @@ export class SummaryPanel {
     const { goodput } = this;
     patchChildren(goodput, goodputNodes(figures, slo, levelOf(model, ["arrivals", "step_times"])));
     const cells = cellsOf(figures, theme, model, partWords(model, lastOfLog));
+    for (const one of cells) nameTerms(one.querySelector(".name"));
     patchChildren(this.cells, [...cells.slice(0, 4), goodput, ...cells.slice(4)]);
   }
 }

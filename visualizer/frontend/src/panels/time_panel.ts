@@ -7,6 +7,7 @@ import { describeStep, overlapWords, textOf } from "../board/descriptions.ts";
 import { Part } from "../board/part.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { rangeWords } from "../board/range.ts";
+import { nameTerms } from "../board/terms.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeWords, paintCause } from "../drawing/causes.ts";
 import { h, hide, pointIn, say, setAttribute, tell } from "../drawing/html.ts";
@@ -75,7 +76,7 @@ export class TimePanel extends Part {
     hidden: true,
   });
   /** The number of the step where no strip says it. */
-  head = h("b.head.small", { "aria-hidden": "true" });
+  head = h("span.head.small", { "aria-hidden": "true" });
   lanes = h("canvas", { role: "img" });
   axis = h("canvas", { "aria-hidden": "true" });
   band = h("canvas", { role: "img" });
@@ -546,6 +547,7 @@ export class TimePanel extends Part {
       : "no request has waited";
     const words = missing(model, "queue", "waiting_reasons") || lead;
     this.legend.replaceChildren(h("span", ...halved(words)), ...parts);
+    nameTerms(this.legend.firstElementChild);
   }
 
   /** The requests whose lanes are visible, from the top. */
