@@ -111,7 +111,7 @@ def folded(log: EventLog) -> Steps:
                 steps[number] = step | {"busy": busy, "idle": idle, "again": Counter()}
                 steps[number] |= {"victims": victims.get(number, [])}
                 steps[number] |= {"arrived": arrived.get(number, 0)}
-    for life in waterfall._records.lives.values():
+    for life in (one.life for one in waterfall):
         for number, work in life.work.items():
             if work.again and number > life.forked and number in steps:
                 lost = [one.begin for one in life.absences if one.begin <= number]

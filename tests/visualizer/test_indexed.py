@@ -74,6 +74,12 @@ def test_both_forms_of_a_log_have_the_same_events(soak, first_seed, tmp_path):
             seq = log.next_seq - 1 - rng.randrange(len(log))
             assert other.state(seq).core() == log.state(seq).core()
             assert other.state().keyframe() == log.state().keyframe()
+            assert times(other) == times(log)
+
+
+def times(log: EventLog) -> list[object]:
+    """Where the time of each request went, in numbers and in words."""
+    return [(one.spans, one.arrived, one.first_token, str(one)) for one in read(log).waterfall]
 
 
 def test_reading_an_index_says_what_reading_the_log_says(tmp_path):

@@ -36,7 +36,7 @@ from engine.core.log import Event, LogError
 from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted
 from visualizer.indexed.chunk import checked, deflate, inflate, pack_events, unpack_events
 from visualizer.indexed.collector import Collector
-from visualizer.indexed.facts import AnyFact
+from visualizer.indexed.facts import AnyFact, Fact
 from visualizer.sources.collector import without_gc
 
 MAGIC = b"UGINDEX\x01"
@@ -260,6 +260,11 @@ class IndexFile:
         end = self.directory.first + self.ends[number]
         data = self.part(chunk, f"events {end - chunk.events} to {end - 1}")
         return unpack_events(data, self.vocabulary, only)
+
+    def facts(self, *kinds: type[Fact]) -> Iterator[Fact]:
+        """Yield what is known of steps and requests. Raises LogError if it is damaged."""
+        for part in self.directory.facts:
+            yield from unpack_events(self.part(part, "what is known of the steps"), AnyFact, kinds)
 
     def answer(self, question: str, compute: Callable[[], Any]) -> Any:
         """Return the stored answer to a question, as JSON values, or compute and store it.

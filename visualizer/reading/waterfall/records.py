@@ -100,7 +100,7 @@ class Life:
     absences: list[Absence] = field(default_factory=list)
 
 
-_DECODE = Work(0, 1, is_prefill=False, is_decode=True)
+DECODE = Work(0, 1, is_prefill=False, is_decode=True)
 
 
 class Records:
@@ -108,14 +108,21 @@ class Records:
 
     unit    "us", or "steps" if the log was saved without times: then each step takes 1
     source  of the log, as in run_started
+    labels  of all requests, in order of appearance
     """
+
+    unit: Literal["us", "steps"]
+    steps: list[Step]
+    paused: PausedTime
+    source: dict[str, Any]
+    labels: dict[int, str]
 
     def __init__(self, log: EventLog) -> None:
         is_timed = all("end" in event.t for event in log.each(v.StepFinished))
-        self.unit: Literal["us", "steps"] = "us" if is_timed else "steps"
-        self.steps: list[Step] = []
+        self.unit = "us" if is_timed else "steps"
+        self.steps = []
         self.paused = PausedTime()
-        self.lives: dict[int, Life] = {}
+        self._lives: dict[int, Life] = {}
         self._open: dict[int, Step] = {}  # scheduled and unfinished
         self._state = State()
         self._is_after_gap = False
@@ -124,7 +131,12 @@ class Records:
             self._state.apply(event)
             self._after(event)
         self.source = self._state.source
-        _infer_others_prefill(self.steps)
+        self.labels = {life.id: life.label for life in self._lives.values()}
+        infer_others_prefill(self.steps)
+
+    def life(self, request: int) -> Life | None:
+        """Return what is known of a request; None: the log does not have it."""
+        return self._lives.get(request)
 
     def _before(self, event: v.Event) -> None:
         """Note an event that is about to be applied."""
@@ -147,7 +159,7 @@ class Records:
             case v.StepFinished():
                 self._finished(event)
             case v.RequestFinished():
-                life = self.lives[event.request]
+                life = self._lives[event.request]
                 life.reason = event.reason
                 # A failed pass ends its requests before the step is finished.
                 life.ends_at = len(self.steps) + (event.reason == "error")
@@ -169,7 +181,7 @@ class Records:
 
     def _blocked(self, number: int, blocked: v.Blocked) -> None:
         """Note the first step in which more free blocks would have been enough."""
-        life = self.lives.get(blocked.request)
+        life = self._lives.get(blocked.request)
         # Memory is checked last; without preemption, reserved blocks are checked after free ones.
         is_last = blocked.reason == "reserved_blocks" or self._state.settings.get("preemption")
         if life and life.short is None and is_last and blocked.reason in _MEMORY:
@@ -184,7 +196,7 @@ class Records:
             examined=self._state.step + 1,
             begins_at=len(self.steps),
         )
-        self.lives[request.id] = life
+        self._lives[request.id] = life
         return life
 
     def _rejoin(self) -> None:
@@ -205,7 +217,7 @@ class Records:
             self._planned(step, [row for row in rows if row.request in state.requests])
 
     def _forked(self, event: v.Forked) -> None:
-        parent = self.lives[event.parent]
+        parent = self._lives[event.parent]
         life = self._meet(self._state.requests[event.request], parent.arrived)
         life.parent, life.forked = parent.id, self._state.step
         life.examined, life.begins_at = parent.examined, parent.begins_at
@@ -215,7 +227,7 @@ class Records:
         life.absences = list(parent.absences)
 
     def _admitted(self, event: v.Admitted) -> None:
-        life = self.lives[event.request]
+        life = self._lives[event.request]
         if life.absences and life.absences[-1].end is None:
             life.absences[-1].end = self._state.step
         if life.admitted is None:
@@ -225,7 +237,7 @@ class Records:
             life.adopted = self._state.adopted_prefix(event.node)
 
     def _preempted(self, event: v.Preempted) -> None:
-        state, life = self._state, self.lives[event.request]
+        state, life = self._state, self._lives[event.request]
         request = state.requests[event.request]
         ends = [
             row.start + row.count - len(row.drafts)
@@ -239,7 +251,7 @@ class Records:
 
     def _planned(self, step: Step, rows: list[v.ScheduledRow]) -> None:
         for row in rows:
-            life, request = self.lives[row.request], self._state.requests[row.request]
+            life, request = self._lives[row.request], self._state.requests[row.request]
             work = _work(row, request, life.computed)
             life.work[step.number] = work
             step.decodes += work.is_decode
@@ -249,8 +261,8 @@ class Records:
         number = event.step
         step = self._open.pop(number, None) or Step(number)
         for request in event.wasted:
-            if request in self._state.requests and number in self.lives[request].work:
-                work = self.lives[request].work
+            if request in self._state.requests and number in self._lives[request].work:
+                work = self._lives[request].work
                 work[number] = replace(work[number], in_vain=True)
         if any(other < number for other in self._open):
             return  # it failed while the step before was still being computed
@@ -258,7 +270,7 @@ class Records:
         _set_times(step, event.t if self.unit == "us" else {}, before)
         step.is_after_gap, self._is_after_gap = self._is_after_gap, False
         for gain in event.tokens:
-            life = self.lives[gain.request]
+            life = self._lives[gain.request]
             past = self._state.requests[gain.request]
             if life.first_token is None and len(past.tokens) == past.prompt_length:
                 life.first_token = len(self.steps)
@@ -273,7 +285,7 @@ def _work(row: v.ScheduledRow, request: v.RequestState, computed: int) -> Work:
     in_prompt = row.start < request.prompt_length
     is_decode = not in_prompt and tokens == 1 and end >= len(request.tokens)
     if is_decode and not again:
-        return _DECODE
+        return DECODE
     new = tokens - again
     ends_with_decode = row.start + again >= request.prompt_length and end >= len(request.tokens)
     return Work(again, new, not (ends_with_decode and new == 1), is_decode)
@@ -291,7 +303,7 @@ def _set_times(step: Step, t: dict[str, Any], before: int) -> None:
         step.launched = step.ready = step.end  # there was no pass
 
 
-def _infer_others_prefill(steps: list[Step]) -> None:
+def infer_others_prefill(steps: list[Step]) -> None:
     """Compare each step that decodes and prefills with steps nearby that only decode.
 
     The steps to compare with only decode, and their number of decodes is closest to this step's (the

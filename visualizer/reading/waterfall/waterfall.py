@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.waterfall.causes import CAUSES, LOST, WORK
+from visualizer.reading.waterfall.indexed_records import records_of
 from visualizer.reading.waterfall.parts import Part, parts_of
-from visualizer.reading.waterfall.records import Life, Records
+from visualizer.reading.waterfall.records import Life
 from visualizer.reading.waterfall.spans import Span, spans_of
 from visualizer.reading.why.find import unique_names
 
@@ -115,23 +116,23 @@ class Waterfall:
     """
 
     def __init__(self, log: "EventLog") -> None:
-        self._records = Records(log)
+        self._records = records_of(log)
         self.unit = self._records.unit
         self._known: dict[int, RequestTime] = {}
-        self.names = unique_names({life.id: life.label for life in self._records.lives.values()})
+        self.names = unique_names(self._records.labels)
 
     @property
     def requests(self) -> list[int]:
         """The ids of all requests, in order of appearance."""
-        return list(self._records.lives)
+        return list(self._records.labels)
 
     def __len__(self) -> int:
-        return len(self._records.lives)
+        return len(self._records.labels)
 
     def __getitem__(self, request: int) -> RequestTime:
         """Return the time of a request. Raises KeyError if the log does not have it."""
         if request not in self._known:
-            life = self._records.lives.get(request)
+            life = self._records.life(request)
             if life is None:
                 raise KeyError(f"request: {request!r} is not in this log")
             self._known[request] = self._time_of(life)
