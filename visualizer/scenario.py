@@ -27,6 +27,27 @@ FOLDER = Path(__file__).parent / "scenarios"
 RECORDED = FOLDER / "recorded.json"
 PICTURES = Path(__file__).parent / "static" / "gallery"
 PICTURE_WIDTH = 260  # px, as in frontend/src/drawing/thumbnail.ts
+_STYLE = """
+.ug-gallery {
+  display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 230px), 1fr));
+  gap: 32px 28px;
+  max-width: 1280px; color-scheme: light dark; color: light-dark(#16181d, #eceef2);
+  background: light-dark(#ffffff, #14161a);
+  font: 13px/19px -apple-system, "Segoe UI", Inter, Arial, "Liberation Sans", sans-serif;
+}
+body[data-jp-theme-light="true"] .ug-gallery { color-scheme: light; }
+body[data-jp-theme-light="false"] .ug-gallery { color-scheme: dark; }
+.ug-gallery figure { margin: 0; }
+.ug-gallery img { display: block; width: 100%; height: auto; }
+.ug-gallery figcaption {
+  margin-top: 10px; padding-top: 8px; border-top: 1px solid light-dark(#d9dce2, #33373f);
+}
+.ug-gallery b { font-size: 15px; font-weight: 600; }
+.ug-gallery code {
+  display: block; padding: 0; background: none; color: light-dark(#5a606b, #a5abb6);
+  font: 12px ui-monospace, Menlo, Consolas, "Liberation Mono", monospace;
+}
+"""
 
 
 class UnknownScenarioError(LookupError):
@@ -65,7 +86,7 @@ class Scenario:
         encoded = base64.b64encode(path.read_bytes()).decode()
         return (
             f'<img src="data:image/svg+xml;base64,{encoded}" width="{PICTURE_WIDTH}" '
-            f'style="display: block; width: 100%" alt="Memory, seats and queue of '
+            f'alt="Memory, seats and queue of '
             f'{html.escape(self.name)}, and its blocks in step {self.step}">'
         )
 
@@ -94,12 +115,12 @@ class Gallery(dict[str, Scenario]):
 
     def _repr_html_(self) -> str:
         figures = "".join(
-            f'<figure style="margin: 0; width: {PICTURE_WIDTH}px">{one.picture_html}'
-            f'<figcaption style="margin-top: 4px"><code>show("{html.escape(one.name)}")</code><br>'
-            f"{html.escape(one.caption)}</figcaption></figure>"
+            f"<figure>{one.picture_html}<figcaption><b>{html.escape(one.title)}</b>"
+            f'<code>show("{html.escape(one.name)}")</code>{html.escape(one.caption)}'
+            "</figcaption></figure>"
             for one in self.values()
         )
-        return f'<div style="display: flex; flex-wrap: wrap; gap: 24px 28px">{figures}</div>'
+        return f'<style>{_STYLE}</style><div class="ug-gallery">{figures}</div>'
 
 
 @cache

@@ -81,4 +81,5 @@ def test_every_entry_has_a_picture_that_is_drawn_from_its_log(name):
     assert (svg.get("width"), svg.get("role")) == ("260", "img")
     title = svg.find("{http://www.w3.org/2000/svg}title")
     assert_names(title.text, name, one.step)
+    assert "prefers-color-scheme:dark" in svg.find("{http://www.w3.org/2000/svg}style").text
     assert len(image) < 60_000, "a notebook saves all of them"
