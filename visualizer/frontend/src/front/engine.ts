@@ -21,9 +21,15 @@ export class Engine {
   start() {
     this.#ready ??= this.#run(
       "import page_front, page_cells\npage_front.warm()\npage_cells.send({'kind': 'ready'})",
-    ).then(() => {
-      this.isReady = true;
-    });
+    ).then(
+      () => {
+        this.isReady = true;
+      },
+      (error) => {
+        this.#ready = null; // the next question tries again
+        throw error;
+      },
+    );
     return this.#ready;
   }
 

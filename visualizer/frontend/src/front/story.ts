@@ -99,6 +99,7 @@ export class Story {
   /** The visitor asks: at once if the engine is ready; until then the others' recorded lanes move. */
   async ask() {
     const mine = ++this.#asks;
+    clearTimeout(this.#timer);
     this.ghosts.clear();
     this.run = new Run();
     for (const [element, words] of this.#general) say(element, words);

@@ -42,7 +42,8 @@ export class WhereItWent {
     for (const name of [".time", ".choices", ".board"]) this.#find(name).replaceChildren();
     delete this.#find(".choices").dataset.key;
     this.#find("h2").textContent = "Where your time went";
-    this.#find(".what").textContent = "As soon as the engine has served your request.";
+    this.#find(".what").textContent =
+      "A bar shows it, as soon as the engine has served your request.";
   }
 
   /** @param engine the time in which the engine was starting, in microseconds */
