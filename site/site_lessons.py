@@ -45,10 +45,11 @@ Runs = dict[int, dict[str, Any]]  # by cell: ok, ms, outputs
 
 @dataclass
 class Prose:
-    """A Markdown cell. If `contents`, the list of the lesson's headings follows the cell."""
+    """A Markdown cell: the lesson's question if `asks`; followed by the list of headings if `contents`."""
 
     cell: int
     html: str
+    asks: bool = False
     contents: bool = False
 
 
@@ -65,6 +66,15 @@ class Code:
     only_asks: bool = False
     hints: str = ""
 
+    @property
+    def stands_beside(self) -> bool:
+        """Whether its one picture fits beside the prose: a panel or a figure, not a whole board."""
+        drawn = [one for one in self.outputs if one["kind"] in ("board", "image")]
+        return len(drawn) == 1 and (
+            drawn[0]["kind"] == "image"
+            or (drawn[0]["module"] == "board" and bool(drawn[0]["options"].get("only")))
+        )
+
 
 @dataclass
 class Part:
@@ -72,6 +82,54 @@ class Part:
 
     question: str = ""
     blocks: list[Prose | Code] = field(default_factory=list)
+
+    @property
+    def scenes(self) -> Iterator["Scene"]:
+        """Yield the blocks, those around a picture that stands beside them as a scene of their own.
+
+        The prose before and after a picture speaks of it, up to code that does more than ask. Of the
+        prose between two pictures the last cell belongs to the second one.
+        """
+        loose: list[Prose | Code] = []
+        blocks = self.blocks
+        at = 0
+        while at < len(blocks):
+            block = blocks[at]
+            at += 1
+            if not _is_picture(block):
+                loose.append(block)
+                continue
+            start = len(loose)
+            while start and isinstance(loose[start - 1], Prose):
+                start -= 1
+            if start:
+                yield Scene(loose[:start])
+            scene = [*loose[start:], block]
+            end = at
+            while end < len(blocks) and _only_speaks(blocks[end]):
+                end += 1
+            if end > at and end < len(blocks) and _is_picture(blocks[end]):
+                end -= 1
+            yield Scene([*scene, *blocks[at:end]], beside=True)
+            loose, at = [], end
+        if loose:
+            yield Scene(loose)
+
+
+def _is_picture(block: Prose | Code) -> bool:
+    return isinstance(block, Code) and block.stands_beside
+
+
+def _only_speaks(block: Prose | Code) -> bool:
+    return isinstance(block, Prose) or (block.only_asks and not block.stands_beside)
+
+
+@dataclass
+class Scene:
+    """Blocks that follow each other; if `beside`, their picture stands beside the others."""
+
+    blocks: list[Prose | Code]
+    beside: bool = False
 
 
 @dataclass
@@ -203,7 +261,7 @@ def _lesson(site: Site, path: Path, cells: list[Any], runs: Runs) -> Lesson:
             lesson.headings += [
                 (anchor, text) for level, anchor, text in rendered.headings if level == 2
             ]
-            part.blocks.append(Prose(number, rendered.html, contents=number == 0))
+            part.blocks.append(Prose(number, rendered.html, asks=number == 1, contents=number == 3))
             continue
         verdict = judged[number]
         stored = list(_stored(site, f"{path.stem}-{number}", cell.outputs))

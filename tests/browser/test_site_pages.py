@@ -79,6 +79,10 @@ def test_a_link_to_a_moment_of_a_lesson_opens_its_board_there(site, new_page):
     board.press("l")
     link = board.root.locator(".box.link input").input_value()
     assert "lessons/04_continuous_batching.html#cell-2&step=9&selected=2" in link
+    named = page.locator("a.step:not([aria-current])", has_text="step 20")
+    named.click()
+    board.expect_step(20)
+    expect(named).to_have_count(0)
 
 
 def test_a_trace_of_another_engine_is_read_in_the_page(site, new_page):

@@ -4,6 +4,7 @@ import { type CellState, cellsToRun, hasRun, isChanged } from "./cells.ts";
 import { type Condition, Kernel, StoppedError } from "./kernel.ts";
 import { OutputArea } from "./outputs.ts";
 import { Questions } from "./questions.ts";
+import { StepLinks } from "./step_links.ts";
 
 type State = "" | "waiting" | "running" | "done" | "failed";
 
@@ -31,9 +32,12 @@ class Cell implements CellState {
     this.runButton = element.querySelector(".run") as HTMLButtonElement | null;
     this.resetButton = element.querySelector(".reset") as HTMLButtonElement | null;
     this.words = element.querySelector(".bar .words");
+    const scene = element.closest(".scene") as HTMLElement | null;
+    const isPicture = element.classList.contains("picture");
     this.out = new OutputArea(element.querySelector(".out") as HTMLElement, {
       figure: element.dataset.figure,
       onReveal: (place, key) => questions.revealIn(place, key),
+      follower: scene && isPicture ? new StepLinks(scene, element.id) : undefined,
     });
   }
 

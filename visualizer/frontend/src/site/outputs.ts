@@ -1,6 +1,6 @@
 /** Draws the outputs of cells: those that the build has stored, and those that a run sends. */
 
-import type { BoardState } from "../board/board.ts";
+import type { Board, BoardState } from "../board/board.ts";
 import { h } from "../drawing/html.ts";
 import { fetchBytes } from "../host/log_bytes.ts";
 import type { Output } from "./python.ts";
@@ -28,11 +28,18 @@ async function inPage(log: Uint8Array, isRun: boolean) {
   return { seat: seatInPage(log), tell: isRun ? tellInPage(log) : undefined };
 }
 
+/** What follows a board: told of it once it is drawn, and of each of its changes. */
+export interface Follower {
+  follow: (board: Board) => void;
+  show: (state: BoardState) => void;
+}
+
 /** Draws a board in `host` when the reader comes near. */
 function boardIn(
   host: HTMLElement,
   { module = "board", log = "", options = {} }: Output,
   signal: AbortSignal,
+  follower?: Follower,
 ) {
   const draw = async () => {
     try {
@@ -51,7 +58,9 @@ function boardIn(
         host: HTMLElement,
         options: any,
       ) => Promise<unknown>;
-      await mount(host, { ...shown, ...own });
+      const onChange = (state: BoardState) => follower?.show(state);
+      const drawn = await mount(host, { ...shown, ...own, onChange });
+      if (name === "board") follower?.follow(drawn as Board);
     } catch (error) {
       if (signal.aborted) return;
       const why = error instanceof Error ? error.message : error;
@@ -88,17 +97,27 @@ export class OutputArea {
   element: HTMLElement;
   figure: string | undefined;
   onReveal: (place: HTMLElement, key: string) => void;
+  follower: Follower | undefined;
   drawn = new AbortController();
 
   constructor(
     element: HTMLElement,
-    { figure, onReveal }: { figure?: string; onReveal: (place: HTMLElement, key: string) => void },
+    {
+      figure,
+      onReveal,
+      follower,
+    }: {
+      figure?: string;
+      onReveal: (place: HTMLElement, key: string) => void;
+      follower?: Follower;
+    },
   ) {
     this.element = element;
     this.figure = figure;
     this.onReveal = onReveal;
+    this.follower = follower;
     for (const place of element.querySelectorAll("[data-board]") as NodeListOf<HTMLElement>)
-      boardIn(place, JSON.parse(place.dataset.board ?? ""), this.drawn.signal);
+      boardIn(place, JSON.parse(place.dataset.board ?? ""), this.drawn.signal, follower);
     for (const place of element.querySelectorAll("[data-reveal]") as NodeListOf<HTMLElement>)
       onReveal(place, place.dataset.reveal ?? "");
   }
@@ -129,7 +148,7 @@ export class OutputArea {
       }
       case "board": {
         const host = h("div.board");
-        boardIn(host, output, this.drawn.signal);
+        boardIn(host, output, this.drawn.signal, this.follower);
         return [host];
       }
       case "reveal": {
