@@ -68,12 +68,13 @@ class Code:
 
     @property
     def stands_beside(self) -> bool:
-        """Whether its one picture fits beside the prose: a panel or a figure, not a whole board."""
+        """Whether its one picture fits beside the prose: lanes, a panel or a figure, not a whole board."""
         drawn = [one for one in self.outputs if one["kind"] in ("board", "image")]
-        return len(drawn) == 1 and (
-            drawn[0]["kind"] == "image"
-            or (drawn[0]["module"] == "board" and bool(drawn[0]["options"].get("only")))
-        )
+        if len(drawn) != 1 or drawn[0]["kind"] == "image":
+            return len(drawn) == 1
+        options = drawn[0]["options"]
+        narrow = bool(options.get("only")) or options.get("level") == "lanes"
+        return narrow and drawn[0]["module"] == "board"
 
 
 @dataclass
