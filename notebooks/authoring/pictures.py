@@ -1,5 +1,6 @@
 """Take the pictures of the docs in Chromium: `make pictures`.
 
+`docs/step-light.png` is a preemption among three people, made for the width of a README;
 `docs/board-light.png` is the whole board at a preemption, `docs/live-light.png` the live page with a
 class of thirty, and `docs/vllm-light.png` a recording of vLLM. All exist for the dark theme too.
 """
@@ -31,6 +32,20 @@ LIVE: ViewportSize = {"width": 1280, "height": 1000}
 LIVE_STEP = 28
 RECORDED: ViewportSize = {"width": 1280, "height": 715}  # down to the prefix tree
 RECORDED_STEP, WAITING = 60, 9  # six requests wait, Ivo at the end of the queue
+# The least width with two columns, which a README shows in 846 px, and what ends below the tree.
+README_LAYOUT: ViewportSize = {"width": 720, "height": 350}
+# Only what the sentence tells of; the lanes get as much room as all their steps need.
+README_STYLE = """
+html { overflow: hidden; scrollbar-gutter: auto !important }
+.underglass { padding: 6px 8px !important; overflow: hidden }
+.underglass :is(.top, .caption, .moments, .controls, .foot, .seats, .changed, .told),
+.underglass .map :is(.table, .paintable:has(.table)), .open-log { display: none !important }
+.underglass .grid {
+  grid-template: "left right" / minmax(0, 1fr) 200px !important;
+  column-gap: 22px !important;
+}
+.underglass .term { text-decoration: none !important }
+"""
 # The live page has these prompts as buttons; each student asks for a story about another animal.
 QUESTIONS = (
     "Tell me a story about a {animal}.",
@@ -56,6 +71,7 @@ def main() -> None:
         lives = live(browser, themes)
         for theme in themes:
             made = {
+                "step": step_of(browser, Path(folder), theme),
                 "board": board_of(browser, file, log, theme),
                 "live": lives[theme],
                 "vllm": recorded(browser, Path(folder), theme),
@@ -105,6 +121,29 @@ def recorded(browser: Browser, folder: Path, theme: Theme) -> bytes:
     )
     page = context.new_page()
     page.goto(f"{file.as_uri()}#step={RECORDED_STEP}&selected={WAITING}")
+    expect(page.locator(".underglass").first).to_have_attribute("data-ready", "true")
+    picture = png(page.screenshot(animations="disabled"))
+    context.close()
+    return picture
+
+
+def step_of(browser: Browser, folder: Path, theme: Theme) -> bytes:
+    """Return a picture of a step for a README: the sentence, the lanes and the memory.
+
+    It is laid out narrower than a README shows it, so its smallest letters have more than 12 px.
+    """
+    file = folder / "step.html"
+    page_text = to_html("preemption", level="memory")
+    file.write_text(
+        page_text.replace("</title>", f"</title><style>{README_STYLE}</style>", 1), "utf-8"
+    )
+    context = browser.new_context(
+        viewport=README_LAYOUT,
+        color_scheme=theme,
+        device_scale_factor=3,  # a whole number, so that canvases stay sharp
+    )
+    page = context.new_page()
+    page.goto(file.as_uri())
     expect(page.locator(".underglass").first).to_have_attribute("data-ready", "true")
     picture = png(page.screenshot(animations="disabled"))
     context.close()
