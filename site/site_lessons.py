@@ -45,7 +45,7 @@ Runs = dict[int, dict[str, Any]]  # by cell: ok, ms, outputs
 
 @dataclass
 class Prose:
-    """A Markdown cell: the lesson's question if `asks`; followed by the list of headings if `contents`."""
+    """A Markdown cell: the question if `asks`; followed by the list of headings if `contents`."""
 
     cell: int
     html: str
@@ -68,7 +68,7 @@ class Code:
 
     @property
     def stands_beside(self) -> bool:
-        """Whether its one picture fits beside the prose: lanes, a panel or a figure, not a whole board."""
+        """Whether its one picture fits beside the prose: a panel or a figure, not a whole board."""
         drawn = [one for one in self.outputs if one["kind"] in ("board", "image")]
         if len(drawn) != 1 or drawn[0]["kind"] == "image":
             return len(drawn) == 1
