@@ -74,7 +74,7 @@ class Code:
             return len(drawn) == 1
         options = drawn[0]["options"]
         narrow = bool(options.get("only")) or options.get("level") == "lanes"
-        return narrow and drawn[0]["module"] == "board"
+        return narrow and bool(drawn[0]["module"] == "board")
 
 
 @dataclass

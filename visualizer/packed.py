@@ -48,7 +48,7 @@ def pack(log: EventLog | ClusterLog, *, index: bool = True) -> bytes:
         return log.index.path.read_bytes()
     if index and len(log) > _LONG:
         with suppress(LogError):
-            return index_bytes(log)
+            return index_bytes(log, has_keyframes=False)
     data = log.to_bytes()
     return gzip.compress(data, GZIP_LEVEL if len(data) < _LARGE_LOG else 1, mtime=0)
 

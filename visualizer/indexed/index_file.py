@@ -109,14 +109,21 @@ def checksum_of_types() -> int:
 class IndexWriter:
     """Writes an index to a file, event by event. `of` identifies the log (see `Directory`).
 
-    `told` is called with each chunk that has been written, and with its length when it is unpacked.
+    `has_keyframes` is false for a page, because only Python reads keyframes. `told` is called with each
+    chunk that has been written, and with its length when it is unpacked.
     Raises LogError for an event that does not fit what came before.
     """
 
     def __init__(
-        self, file: BinaryIO, of: str = "", told: Callable[[bytes, int], None] | None = None
+        self,
+        file: BinaryIO,
+        of: str = "",
+        told: Callable[[bytes, int], None] | None = None,
+        *,
+        has_keyframes: bool = True,
     ) -> None:
         self._file, self._of, self._told = file, of, told
+        self._has_keyframes = has_keyframes
         file.write(MAGIC)
         self._events: list[Any] = []
         self._collector = Collector()
@@ -160,8 +167,9 @@ class IndexWriter:
         if not is_cluster:
             collector, number = self._collector, len(chunks)
             if number and not number % KEYFRAME_EVERY:
-                part = self._write(pack_events([collector.state.keyframe()], AnyEvent))
-                self.directory.keyframes.append(SavedKeyframe(*part, number))
+                if self._has_keyframes:
+                    part = self._write(pack_events([collector.state.keyframe()], AnyEvent))
+                    self.directory.keyframes.append(SavedKeyframe(*part, number))
                 self._add_facts()
             if number and not number % SLICE_EVERY:
                 part = self._write(pack_events([collector.slice()], AnyFact))
@@ -219,9 +227,9 @@ def _remove_unfinished() -> None:
         part.unlink(missing_ok=True)
 
 
-def index_bytes(events: Iterable[Any]) -> bytes:
+def index_bytes(events: Iterable[Any], *, has_keyframes: bool = True) -> bytes:
     """Return the index of a log. Raises LogError for an event that does not fit what came before."""
-    writer = IndexWriter(file := io.BytesIO())
+    writer = IndexWriter(file := io.BytesIO(), has_keyframes=has_keyframes)
     with without_gc():
         writer.add(events)
         writer.end()
