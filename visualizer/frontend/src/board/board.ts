@@ -255,8 +255,8 @@ export class Board extends Shell {
     for (const panel of [tokens, experts, waterfall]) if (panel) this.grid.append(panel.element);
     this.knowledge = h("section.knowledge", { "aria-label": "What this log knows" });
     const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
-    const [title, caption] = aboutNodes(this.about);
-    const heading = alone ? [] : [h("div.top.line", title, this.levels.element), caption];
+    const [title, ...caption] = aboutNodes(this.about);
+    const heading = alone ? [] : [h("div.top.line", title, this.levels.element), ...caption];
     this.lead = new SentencePanel(this, new MomentsBox(actions.moment));
     this.summary = new SummaryPanel((slo) => store.set({ slo }));
     boxes.push(this.summary.box);
