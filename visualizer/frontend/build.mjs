@@ -33,7 +33,6 @@ const ENTRIES = {
   compare: "src/compare_entry.ts",
   live: "src/live_entry.ts",
   seat: "src/seat_entry.ts",
-  play: "src/play_entry.ts",
   live_page: "../../server/pages/live.ts",
   gateway_page: "../../server/pages/gateway.ts",
 };
@@ -96,7 +95,7 @@ const parts = {
   "compare.js": part("compare", ["mount"]),
   "watch.js": part("live", ["watch"]),
   "seat.js": part("seat", ["openSeat", "answerOnBoard"]),
-  "play.js": codes.get("play.js"),
+  "play.js": await alone("src/play_entry.ts"),
   "tour.js": `(${PACKS} ??= {})["${keyOf(basename(tour))}"] = ${packed(closureOf(basename(tour)))};\n`,
   "board.js": board, // last: make compares its age with the sources'
 };
@@ -109,6 +108,13 @@ for (const [name, text] of Object.entries(parts)) {
   }
   await writeFile(new URL(name, target), text);
   console.log(`static/${name} written, ${size} bytes`);
+}
+
+/** The text of an entry that needs no board. */
+async function alone(entry) {
+  const entryPoints = [fileURLToPath(new URL(entry, here))];
+  const options = { bundle: true, minify: true, format: "esm", target: "es2022", write: false };
+  return (await build({ ...options, entryPoints, charset: "utf8" })).outputFiles[0].text;
 }
 
 /** The names of an entry and of all that it imports; each follows what it imports. */
