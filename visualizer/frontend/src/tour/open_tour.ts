@@ -36,7 +36,10 @@ export async function openTour(shell: Shell, host: TourHost, known?: Scene[], te
 function areThere(scenes: Scene[], { modelOf }: TourHost) {
   const fetches = scenes.map((scene) => {
     const model = modelOf(scene, scene.run);
-    return model?.fetch(scene.step ?? model.firstStep);
+    if (!model) return null;
+    const step = scene.step ?? model.firstStep;
+    // A page may have joined the run after a step that Python tells of.
+    return step < model.firstStep || step > model.lastStep ? null : model.fetch(step);
   });
   return Promise.all(fetches).then(
     () => true,
