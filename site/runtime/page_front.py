@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.config import ConfigError
 from engine.core.log import EventLog
@@ -197,11 +199,17 @@ front = Front()
 
 
 def recorded() -> EventLog:
-    """Return the log of Ada and Bo alone, without times: shown until the page's engine has started."""
+    """Return the log of Ada and Bo alone: shown until the page's engine has started.
+
+    It has no times and no facts about the model, which name the kernels that this machine has measured,
+    so that two builds of the site are equal.
+    """
     engine = Engine.load("bundled", config(24))
     _send_all(
         engine,
         [(1, ADA, prompt(ADA.question)), (2, BO, prompt(BO.question))],
         lambda _: None,
     )
-    return EventLog.from_bytes(b"".join(line + b"\n" for line in engine.log.deterministic()))
+    first, *lines = engine.log.deterministic()
+    first = msgspec.json.encode(msgspec.json.decode(first) | {"model": {}})
+    return EventLog.from_bytes(b"".join(line + b"\n" for line in (first, *lines)))
