@@ -71,6 +71,8 @@ def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
         body = {"prompt": "second", "max_tokens": 20, "ignore_eos": True}
         callers.append(Caller(url, "/v1/completions", body))
         until(url, "/health", lambda health: health.json()["pending_submit"] == 1)
+        # Prompts are tokenized one after the other, so the second request has been sent on by then.
+        post(url, "/v1/completions/render", {"prompt": "third", "max_tokens": 1})
     stopped = waits.read_all()
     assert '"reason":"arrival"' in stopped
     assert '"request":2,' in stopped
