@@ -145,6 +145,7 @@ def expect_fold(board: BoardOnPage, log: EventLog, step: int) -> None:
     board.expect_step(step)
     expected = counts_at(log, step)
     assert {name: int(board.data(name)) for name in expected} == expected
+    expect(board.root).not_to_have_attribute("data-moving", "true")  # words are painted until then
     assert numbers_in(board.text(".swatches")) == swatches_for(expected)
 
 
