@@ -35,7 +35,7 @@ _END = "<|user_end|><|assistant_start|>"
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who asks: a name, a question, the length of the answer, and how its tokens are drawn."""
+    """A person who asks: a name, a question, the length of the answer, and how its tokens are drawn."""
 
     name: str
     question: str

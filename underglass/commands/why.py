@@ -122,5 +122,6 @@ def _answer(
         return str(visualizer.read(log).stuck(step))
     if step is not None:
         return why(log, request_named(request_names(log), request), step)
-    words = lambda: str(visualizer.read(log).why_slow(request))  # noqa: E731
-    return str(answer_of(log, f"why {request}", words))
+    return str(
+        answer_of(log, f"why {request}", lambda: str(visualizer.read(log).why_slow(request)))
+    )

@@ -615,7 +615,7 @@ class Collector:
 
     def _before_stored(self, event: v.BlocksStored) -> None:
         state, size = self.state, self.state.block_size
-        begin = state._cached_blocks(state.requests[event.request]) * size
+        begin = state._first_token(state.requests[event.request], event.blocks)
         for at, node in enumerate(event.nodes):
             if node not in state.nodes:
                 self._used.pop(node, None)

@@ -1,7 +1,7 @@
 /** What the front page says: every number and every name comes from the log, for any prompt. */
 
 import type { RequestSpan } from "../model/request_spans.ts";
-import { agree, bold, count, type Span, say } from "../model/words.ts";
+import { agree, bold, count, list, type Span, say } from "../model/words.ts";
 import {
   isVisitor,
   longReading,
@@ -46,20 +46,13 @@ function capital([first, ...rest]: Span[]): Span[] {
 const verb = (request: RequestSpan, one: string, many: string) => (isVisitor(request) ? many : one);
 
 /** "Ada, Bo and Cleo". */
-export function list(requests: RequestSpan[]): Span[] {
-  let spans: Span[] = [];
-  requests.forEach((request, index) => {
-    const joint = index === 0 ? "" : index === requests.length - 1 ? " and " : ", ";
-    spans = say`${spans}${joint}${who(request)}`;
-  });
-  return spans;
-}
+const everyone = (requests: RequestSpan[]) => list(requests.map(who));
 
 /** Before the visitor has asked. */
 export function invitation(run: Run, now: number): Told {
   const others = run.model.requests.filter((one) => run.cell(one, now));
   return {
-    what: say`${list(others)} ${agree(others, "gets", "get")} one word per step from the same engine. Ask something, and see how your request joins them.`,
+    what: say`${everyone(others)} ${agree(others, "gets", "get")} one word per step from the same engine. Ask something, and see how your request joins them.`,
     why: say`Their ${now} steps are a recording. When you ask, a real engine with a small language model serves all of you in this page; what you type stays here.`,
   };
 }
@@ -68,7 +61,7 @@ export function invitation(run: Run, now: number): Told {
 export function starting(waited: number, others: RequestSpan[]): Told {
   return {
     what: say`${bold(say`You have waited ${seconds(waited)}`)} because the engine is starting. It starts once; then it answers at once.`,
-    why: say`Until then, ${list(others)} ${agree(others, "is", "are")} shown from a recording of this very set-up. Only real tokens enter your lane.`,
+    why: say`Until then, ${everyone(others)} ${agree(others, "is", "are")} shown from a recording of this very set-up. Only real tokens enter your lane.`,
   };
 }
 
@@ -148,8 +141,8 @@ export function inPieces(run: Run, now: number): Told {
   if (!(slow > 0) || !others.length)
     return { what, why: say`Between two pieces, everyone else could get a token.` };
   const felt = isSlower(slow, usual)
-    ? say`took ${milliseconds(slow)} instead of ${milliseconds(usual)}, so ${list(others)} stuttered`
-    : say`took ${milliseconds(slow)}, others ${milliseconds(usual)}, so ${list(others)} hardly noticed`;
+    ? say`took ${milliseconds(slow)} instead of ${milliseconds(usual)}, so ${everyone(others)} stuttered`
+    : say`took ${milliseconds(slow)}, others ${milliseconds(usual)}, so ${everyone(others)} hardly noticed`;
   return {
     what: capital(what),
     why: say`A step ends for everyone when its last token is computed. A step with a piece ${felt}, ${steps.length > 1 ? "but nobody had to wait for the whole question" : "once"}.`,
@@ -172,7 +165,7 @@ export function sameBeginning(run: Run, now: number): Told {
   const rest = you.promptLength - found;
   return {
     what: say`Your prompt has ${count(you.promptLength, "token")}, and ${found} of them were in memory before you asked, because it begins as the others’ do.`,
-    why: say`${others.length ? say`You share ${count(blocks.length, "block")} with ${list(others)}` : say`You found ${count(blocks.length, "block")}`}, so the engine had to read only ${rest} ${agree(rest, "token", "tokens")}.`,
+    why: say`${others.length ? say`You share ${count(blocks.length, "block")} with ${everyone(others)}` : say`You found ${count(blocks.length, "block")}`}, so the engine had to read only ${rest} ${agree(rest, "token", "tokens")}.`,
   };
 }
 
@@ -216,10 +209,5 @@ function fates(run: Run, { blocks }: SentAway): Span[] {
   }
   const free = of("free").length;
   if (free) parts.push(say`${free} ${agree(free, "is", "are")} free`);
-  let spans = say``;
-  parts.forEach((part, index) => {
-    const joint = index === 0 ? "" : index === parts.length - 1 ? " and " : ", ";
-    spans = say`${spans}${joint}${part}`;
-  });
-  return spans;
+  return list(parts);
 }
