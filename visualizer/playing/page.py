@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from visualizer.playing.people import People, Person, joined
-from visualizer.playing.questions import Goal, Question
+from visualizer.playing.questions import Goal, Question, first_token_of
 from visualizer.playing.settings import CONTROLS, MAIN, Control
 from visualizer.playing.words import cost, hue, moved, sentence
 from visualizer.reading.waterfall.causes import LOST, WAITING
@@ -214,8 +214,8 @@ def _run(question: Question, now: Ran, before: Ran | None) -> str:
 
 def _limit(question: Question, person: Person) -> float | None:
     """Return the time by which a goal wants this person's first token."""
-    name = f"{person.name}’s first token after"
-    wanted = [goal.limit for goal in question.goals if goal.measure.label == name]
+    label = first_token_of(person.name).label
+    wanted = [goal.limit for goal in question.goals if goal.measure.label == label]
     return person.arrived + wanted[0] if wanted and wanted[0] is not None else None
 
 

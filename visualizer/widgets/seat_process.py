@@ -8,6 +8,7 @@ import base64
 import json
 import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from tempfile import TemporaryDirectory
@@ -57,8 +58,9 @@ class SeatProcess:
                 self._running[:] = [started]
             process = self._running[0]
             assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(json.dumps(question).encode() + b"\n")
-            process.stdin.flush()
+            with suppress(OSError):  # it has ended: there is no answer to read, which is said below
+                process.stdin.write(json.dumps(question).encode() + b"\n")
+                process.stdin.flush()
             for line in process.stdout:
                 answer = json.loads(line)
                 logs = [base64.b64decode(answer.pop(side)) for side in ("a", "b") if side in answer]

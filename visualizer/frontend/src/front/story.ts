@@ -47,6 +47,9 @@ export class Story {
   #layout: Layout = layoutOf(1240, 24);
   #timer: ReturnType<typeof setTimeout> | undefined;
   #asks = 0;
+  #shownAt = 0;
+  #hasPressed = false;
+  #blocks = 0;
   /** What the scenes say before there is a run, to say it again when the visitor asks again. */
   #general: [element: Element, words: string][];
   #end: WhereItWent;
@@ -183,9 +186,6 @@ export class Story {
     const left = time - (performance.now() - this.#shownAt);
     this.#timer = setTimeout(() => this.#advance(), Math.max(0, left));
   }
-
-  #shownAt = 0;
-  #hasPressed = false;
 
   /** Shows the next step, and the one after it a moment later. */
   #advance() {
@@ -378,8 +378,6 @@ export class Story {
     draw(this.#svg, sheet.shapes);
     this.#write(shown);
   }
-
-  #blocks = 0;
 
   /** The window of the first scene, as long as the step is in it. */
   #firstOf({ run, now, scene }: Shown) {
