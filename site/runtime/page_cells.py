@@ -19,9 +19,10 @@ import contextlib
 import inspect
 import io
 import linecache
+import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import checks
@@ -185,6 +186,22 @@ class _Stream(io.TextIOBase):
         return len(text)
 
 
+@contextlib.contextmanager
+def _sent() -> Iterator[None]:
+    """Send to the page what is printed.
+
+    A cell that waits for ever ends when it is destroyed, in the middle of a later cell. The later
+    cell's streams then stay, which `contextlib.redirect_stdout` would replace.
+    """
+    before = sys.stdout, sys.stderr
+    own = sys.stdout, sys.stderr = _Stream("stdout"), _Stream("stderr")
+    try:
+        yield
+    finally:
+        if (sys.stdout, sys.stderr) == own:
+            sys.stdout, sys.stderr = before
+
+
 class Lesson:
     """The names and the cells of one lesson, as in a notebook's kernel."""
 
@@ -200,10 +217,7 @@ class Lesson:
         _page.send, _page.is_changed = send, is_changed
         file = f"<cell {cell}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        with (
-            contextlib.redirect_stdout(_Stream("stdout")),
-            contextlib.redirect_stderr(_Stream("stderr")),
-        ):
+        with _sent():
             try:
                 await self._run(source, file, optimize=int(is_changed))
             except BaseException as error:

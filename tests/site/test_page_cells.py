@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import types
 from collections.abc import Callable
 
 import pytest
@@ -51,6 +52,19 @@ def test_a_cell_prints_and_shows_its_last_value_unless_it_ends_with_a_semicolon(
 def test_cells_share_their_names_and_may_await(run):
     assert text_of(run("import asyncio\nx = 4", "await asyncio.sleep(0)\nprint(x + 1)")) == "5\n"
     assert text_of(run("async def six(): return 6", "await six()"), "result") == "6\n"
+
+
+def test_a_cell_that_waits_for_ever_takes_no_output_of_a_later_one(run):
+    lesson, outputs = page_cells.Lesson(), []
+    lesson.names["rest"] = types.coroutine(lambda: (yield))
+    stuck = lesson.run(0, "await rest()", [].append)
+    stuck.send(None)
+    later = lesson.run(1, "await rest()\nprint('mine')", outputs.append)
+    later.send(None)
+    stuck.close()  # as when it is destroyed
+    with pytest.raises(StopIteration):
+        later.send(None)
+    assert text_of(outputs) == "mine\n"
 
 
 def test_a_board_is_the_log_and_where_it_opens(run):
