@@ -23,7 +23,7 @@ from server.http.errors import ApiError, unavailable
 from server.http.fields import Strict
 
 MOST_EVENTS = 150_000
-_LINES: dict[int | str, dict[str, Any]] = {
+LINES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A line of JSON for each answer; the last one has `done`. Logs are base64.",
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
@@ -44,6 +44,9 @@ class SeatQuestion(Strict):
     choice: dict[str, Any] | None = Field(
         None, description='A candidate\'s choice, such as {"type": "victim", "request": 1}.'
     )
+    replica: str | None = Field(
+        None, description="A replica's id, as in a gateway's /health: its log is run again alone."
+    )
 
 
 def routes(models: Models) -> APIRouter:
@@ -51,7 +54,7 @@ def routes(models: Models) -> APIRouter:
     router = APIRouter(tags=["Event log"])
     one_at_a_time = asyncio.Lock()
 
-    @router.post("/seat", response_class=StreamingResponse, responses=_LINES)
+    @router.post("/seat", response_class=StreamingResponse, responses=LINES)
     async def seat(
         request: Request, body: SeatQuestion, model: ViewedModel = None
     ) -> StreamingResponse:

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from engine.cluster.events import Controlled
 from server.api import status
 from server.api.operation import EngineCounts, Ready, check_allowed, engine_counts
+from server.api.seat import LINES, SeatQuestion
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
 from server.gateway.upstream import LostError, lost, request_headers, response_headers
@@ -38,7 +39,6 @@ _ONE_ENGINE = (
     ("POST", "/engine/restart"),
     ("POST", "/engine/screen"),
     ("GET", "/compare"),
-    ("POST", "/seat"),
     ("GET", "/kv_event_sources"),
 )
 # How the replicas' answers to a control become one answer.
@@ -112,6 +112,15 @@ def routes(gateway: Gateway) -> APIRouter:
     )
     for name in CONTROLS:
         _add_control(router, gateway, name)
+
+    @router.post("/seat", tags=["Event log"], responses=LINES)
+    async def seat(request: Request, body: SeatQuestion) -> Response:
+        """Run a copy of the log of `replica` again and decide a step otherwise, for the live page."""
+        check_allowed(request, gateway.settings)
+        if body.replica is None:
+            raise _one_engine(gateway, "/seat without `replica`")
+        return await forward(gateway, gateway.named(body.replica), request, "/seat")
+
     for method, path, tag in _ANY_REPLICA:
         router.add_api_route(
             path, _any_replica(gateway), methods=[method], tags=[tag], name=f"{method} {path}"
@@ -211,14 +220,16 @@ def _any_replica(gateway: Gateway) -> Any:
 
 def _use_a_replica(gateway: Gateway) -> Any:
     async def use_a_replica(request: Request) -> None:
-        urls = " or ".join(follower.member.url for follower in gateway.followers.values())
-        raise ApiError(
-            409,
-            f"this is a gateway, and {request.url.path} needs one engine: send it to {urls}",
-            code="gateway",
-        )
+        raise _one_engine(gateway, request.url.path)
 
     return use_a_replica
+
+
+def _one_engine(gateway: Gateway, what: str) -> ApiError:
+    urls = " or ".join(follower.member.url for follower in gateway.followers.values())
+    return ApiError(
+        409, f"this is a gateway, and {what} needs one engine: send it to {urls}", code="gateway"
+    )
 
 
 async def forward(gateway: Gateway, follower: Follower, request: Request, path: str) -> Response:

@@ -3,6 +3,7 @@
  * prompt box. `live.js` is the page of one server.
  */
 
+import { seatBehind } from "../../visualizer/frontend/src/board/seat.ts";
 import type { LiveCluster } from "../../visualizer/frontend/src/cluster/live_cluster.ts";
 import { watchCluster } from "../../visualizer/frontend/src/cluster/watch_cluster.ts";
 import { setText } from "../../visualizer/frontend/src/live/live.ts";
@@ -29,7 +30,12 @@ function open() {
   ending?.abort();
   ending = new AbortController();
   byId("unlock").hidden = true;
-  view = watchCluster(byId("board"), { headers, onChange: update, signal: ending.signal });
+  view = watchCluster(byId("board"), {
+    seatOf: (replica) => seatBehind("/seat", "/board/seat.js", headers, replica),
+    headers,
+    onChange: update,
+    signal: ending.signal,
+  });
 }
 
 /** Updates the page after a change of the log, the gateway's state or the connection. */

@@ -1,5 +1,6 @@
 """A gateway answers the routes of one server, and says which replica has answered."""
 
+import json
 from typing import Any
 
 import openai
@@ -94,7 +95,6 @@ def test_gateway_rejects_what_every_server_rejects(url):
         ("POST", "/engine/restart"),
         ("POST", "/engine/screen"),
         ("GET", "/compare"),
-        ("POST", "/seat"),
     ],
 )
 def test_route_for_one_engine_names_the_replicas(pair, method, path):
@@ -128,7 +128,6 @@ ONE_ENGINE = {
     "POST /engine/restart",
     "POST /engine/screen",
     "GET /compare",
-    "POST /seat",
     "GET /kv_event_sources",
     "POST /kv/export",  # between replicas
     "POST /kv/adopt",
@@ -212,3 +211,16 @@ def test_sums_are_those_of_the_replicas(pair):
         assert all(values[frozenset((*labels, id_))] == value for labels, value in own)
     routed = [values[labels] for labels in values if "cluster:requests_routed_total" in labels]
     assert sum(routed) == len(read(cluster_trace(gateway.url)).decision_rows)
+
+
+def test_a_replica_decides_a_step_otherwise_on_a_copy_of_its_log(serve, gateway):
+    replica = serve()
+    post(replica.url, "/engine/restart", {"settings": {"policy": "sjf"}, "prompts": "none"})
+    url = gateway(replica.url).url
+    post(url, "/v1/completions", {"prompt": "Once upon a time", "max_tokens": 3})
+    asked = {"seat": "decisions", "step": 1, "replica": "0"}
+    answer = json.loads(post(url, "/seat", asked).text)
+    assert answer == json.loads(post(replica.url, "/seat", asked).text)
+    assert answer["decisions"] and answer["note"].startswith("This replica is run again alone")
+    assert refusal(post(url, "/seat", asked | {"replica": None})) == (409, "gateway")
+    assert post(url, "/seat", asked | {"replica": "7"}).status_code == 404

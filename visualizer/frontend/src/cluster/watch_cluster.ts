@@ -1,10 +1,11 @@
 /** A live cluster: on a page, which reads the gateway's feed itself, and in a notebook, whose kernel reads it. */
 
 import { takeKeysOfPage } from "../board/keys.ts";
+import type { Seat } from "../board/seat.ts";
 import type { ShellOptions } from "../board/shell.ts";
-import type { Widget } from "../host/notebook.ts";
+import { seatFrom, type Widget } from "../host/notebook.ts";
 import { followRun } from "../live/follow_run.ts";
-import { followKernel } from "../live/kernel_feed.ts";
+import { fetchBy, followKernel } from "../live/kernel_feed.ts";
 import type { LiveOptions } from "../live/live.ts";
 import { subscribe } from "../live/live_feed.ts";
 import { tellFrom } from "../tour/open_tour.ts";
@@ -19,14 +20,16 @@ export function watchCluster(
     headers,
     signal = new AbortController().signal,
     theme,
+    seatOf,
     ...options
   }: Partial<ShellOptions> &
     Omit<LiveOptions<LiveCluster>, "rejoin"> & {
       url?: string;
       headers?: () => Record<string, string>;
+      seatOf?: (replica: string) => Seat;
     },
 ) {
-  const board = new ClusterBoard(host, { signal, theme, tell: tellFrom(url, headers) });
+  const board = new ClusterBoard(host, { signal, theme, seatOf, tell: tellFrom(url, headers) });
   takeKeysOfPage(board.root, signal);
   const live = new LiveCluster(board, { ...options, rejoin: () => rejoin() });
   const onMessage = live.receive.bind(live);
@@ -39,7 +42,14 @@ export function watchCluster(
 
 /** anywidget's `render` for `visualizer.watch` of a gateway. */
 export const watchClusterInNotebook = (widget: Widget) =>
-  followKernel(widget, (signal, _, rejoin) => {
-    const board = new ClusterBoard(widget.el, { signal });
+  followKernel(widget, (signal, traits, rejoin) => {
+    const fetchFrom = fetchBy(traits);
+    const tell = tellFrom("/events", undefined, fetchFrom);
+    const load = () => seatFrom(traits);
+    const seatOf = (replica: string): Seat => ({
+      python: { route: "/seat", fetch: fetchFrom, replica },
+      load,
+    });
+    const board = new ClusterBoard(widget.el, { signal, seatOf, tell });
     return { board, live: new LiveCluster(board, { rejoin }) };
   });
