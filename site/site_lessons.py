@@ -73,8 +73,7 @@ class Code:
         if len(drawn) != 1 or drawn[0]["kind"] == "image":
             return len(drawn) == 1
         options = drawn[0]["options"]
-        narrow = bool(options.get("only")) or options.get("level") == "lanes"
-        return narrow and bool(drawn[0]["module"] == "board")
+        return bool(options.get("only")) or options.get("level") == "lanes"
 
 
 @dataclass

@@ -111,20 +111,17 @@ def packed_log(
     events = read_any(log)
     if not text:
         events = log_without_text(events)
+    shown = {} if check_level(level) == "all" else {"level": level}
     if isinstance(events, ClusterLog):
         if step is not None:
             raise ValueError(f"step must be None for a cluster log, got {step}: use at_ms")
-        if level != "all":
-            raise ValueError(f"level must be omitted for a cluster log, got {level!r}")
-        options = cluster_options(events, at_ms, select)
+        options = cluster_options(events, at_ms, select) | shown
         if not asks:
             options["run"] = with_more(options["run"], events)
         return PackedLog(pack(events), options, True)
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
-    options = board_options(events)
-    if check_level(level) != "all":
-        options["level"] = level
+    options = board_options(events) | shown
     if not asks:
         options["run"] = with_more(options["run"], events)
     if (scenario := find_scenario(log)) is not None:

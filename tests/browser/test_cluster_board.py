@@ -153,16 +153,16 @@ def test_the_cursor_moves_from_moment_to_moment_and_the_view_zooms(board):
 
 def test_a_replica_opens_as_a_board_of_its_own_and_closes_again(board):
     row = board.row(int(board.data("route")))
-    board.press("o")
-    own = board.root.locator(".underglass")
+    board.press("v", "o")  # its level is that of the cluster's board, not of the replica's
+    own, steps = board.root.locator(".underglass"), read(board.log.replicas[row.replica]).steps
     expect(own).to_have_attribute("data-ready", "true")
     expect(own).to_have_attribute("data-selected", str(row.its_request))
-    expect(own).to_have_attribute(
-        "data-steps", str(len(read(board.log.replicas[row.replica]).steps))
-    )
+    expect(own).to_have_attribute("data-steps", str(len(steps)))
+    expect(own.locator(".summary")).to_be_visible()
     board.root.locator("[data-act=all-replicas]").click()
-    expect(own).to_have_count(0)
     expect(board.root.locator(".picture")).to_be_visible()
+    board.expect_data(level="lanes")
+    expect(board.root.locator(":is(.summary, .replicas):visible")).to_have_count(0)
 
 
 def test_more_than_eight_replicas_are_folded_but_not_the_chosen_one(opened):

@@ -97,7 +97,7 @@ def test_options_of_the_other_kind_are_rejected():
         (cluster, {"step": 3}),
         (single, {"at_ms": 3}),
         (cluster, {"select": 99}),
-        (cluster, {"level": "lanes"}),
+        (cluster, {"level": "some"}),
     ):
         with raises_naming(ValueError, *options, *options.values()):
             to_html(log, **options)

@@ -141,7 +141,11 @@ class Tokens(Board):
 
 @overload
 def show(
-    log: ClusterLog, *, at_ms: float | None = None, select: Select = "auto"
+    log: ClusterLog,
+    *,
+    at_ms: float | None = None,
+    select: Select = "auto",
+    level: str = "all",
 ) -> ClusterBoard: ...
 @overload
 def show(
@@ -172,7 +176,7 @@ def show(
     """Show a log: an EventLog, a path to a `.jsonl` file, JSON Lines, or the name of a scenario.
 
     A scenario (see `gallery`) opens at its own step and shows its caption. A ClusterLog, or a file with
-    one, is shown as a ClusterBoard, with `at_ms` and `select` only.
+    one, is shown as a ClusterBoard, with `at_ms`, `select` and `level` only.
 
     step    the step to open; defaults to the step of this log's other panels, or if there are none,
             to the worst or the most eventful step (see `visualizer.reading.opening`)
@@ -193,11 +197,10 @@ def show(
     events = log if isinstance(log, Board) or find_scenario(log) else read_any(log)
     if isinstance(events, ClusterLog):
         only = {"step": step, "window": window, "range": range, "axis": axis, "slo": slo}
-        others = {"panel": panel or None, "level": level if level != "all" else None}
-        for name, value in (only | others).items():
+        for name, value in (only | {"panel": panel or None}).items():
             if value is not None:
                 raise ValueError(f"{name} must be omitted for a cluster log, got {value!r}")
-        return ClusterBoard(events, at_ms=at_ms, select=select)
+        return ClusterBoard(events, at_ms=at_ms, select=select, level=level)
     if at_ms is not None:
         raise ValueError(f"at_ms must be omitted for the log of one engine, got {at_ms}: use step")
     return Board(

@@ -10,7 +10,7 @@ from engine.core.log import EventLog
 from visualizer import read
 from visualizer.front_end import part_of_board
 from visualizer.html import CLUSTER_MODULE
-from visualizer.logs import ClusterLogLike, Select, read_any
+from visualizer.logs import LEVELS, ClusterLogLike, Select, check_level, read_any
 from visualizer.packed import cluster_options, pack, with_more
 from visualizer.reading.messages import count
 from visualizer.widgets.log_model import SAVED_BYTES
@@ -26,6 +26,7 @@ class ClusterBoard(PictureWidget):
 
     at_ms      the cursor: milliseconds since the gateway started
     selected   the number of the selected request in the cluster, or None
+    level      how much it shows: "lanes", "memory" or "all"
     replicas   the log of each replica, by id: `show(board.replicas["0"])`
 
     A notebook saves the log with the board only if the packed log has at most 1.3 MB.
@@ -35,10 +36,16 @@ class ClusterBoard(PictureWidget):
     log = traitlets.Unicode().tag(sync=True)
     at = traitlets.Int(_UNSET).tag(sync=True)  # us
     request = traitlets.Int(_AUTO).tag(sync=True)  # -1: none
+    level = traitlets.Enum(LEVELS, default_value="all").tag(sync=True)
     run = traitlets.Dict().tag(sync=True)  # what limited it
 
     def __init__(
-        self, log: ClusterLogLike, *, at_ms: float | None = None, select: Select = "auto"
+        self,
+        log: ClusterLogLike,
+        *,
+        at_ms: float | None = None,
+        select: Select = "auto",
+        level: str = "all",
     ) -> None:
         cluster = read_any(log)
         if not isinstance(cluster, ClusterLog):
@@ -53,6 +60,7 @@ class ClusterBoard(PictureWidget):
             log=base64.b64encode(self._packed).decode() if is_small else "",
             at=options.get("at", _UNSET),
             run=options["run"],
+            level=check_level(level),
             request=_AUTO if select == "auto" else -1 if select is None else select,
         )
         self._seat: SeatProcess | None = None

@@ -141,6 +141,8 @@ export class Board extends Shell {
   onChange: (state: BoardState) => void;
   panel: PanelName | null;
   only: PanelName | null;
+  /** Whether the reader has chosen one panel. */
+  isProjected = false;
   level: Level;
   /** The level until the reader chooses. */
   opensAt: Level;
@@ -365,6 +367,7 @@ export class Board extends Shell {
   showOnly(name: PanelName | null) {
     if (this.panel) return;
     this.only = name;
+    this.isProjected = true;
     this.layout();
     this.onChange(this.state());
   }
@@ -474,8 +477,11 @@ export class Board extends Shell {
     const width = this.root.clientWidth;
     const { root, only, parts } = this;
     this.laidOutFor = width;
-    const isFar = only && only !== "waterfall" && !this.panel;
-    const far = FAR_WALL.find(([from]) => isFar && width >= from);
+    // A panel that a document shows is as large as its text; one that the reader chooses is for a projector.
+    const isFar = this.isProjected || this.linkOf !== pythonFor;
+    const far = FAR_WALL.find(
+      ([from]) => isFar && only && only !== "waterfall" && !this.panel && width >= from,
+    );
     this.unit = far?.[1] ?? 1;
     this.narrow = this.isNarrow(this.unit);
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";

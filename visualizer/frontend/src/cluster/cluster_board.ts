@@ -7,6 +7,7 @@
  */
 
 import { Board, type Panel } from "../board/board.ts";
+import { LevelControl, levelNamed } from "../board/levels.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import type { Seat } from "../board/seat.ts";
 import { type About, aboutNodes, Shell, type ShellOptions } from "../board/shell.ts";
@@ -26,6 +27,7 @@ import {
 import { BLEED, drawAxis } from "../drawing/timeline.ts";
 import { chip, type WordContext, wordNodes } from "../drawing/words_html.ts";
 import { duration } from "../model/duration.ts";
+import { LEVELS, type Level } from "../model/sentence.ts";
 import { RunSentence } from "../panels/run_panel.ts";
 import { runCells } from "../panels/summary_panel.ts";
 import { openTour, type Tell } from "../tour/open_tour.ts";
@@ -70,15 +72,17 @@ const GUTTER = { wide: 108, narrow: 78 };
 const AXIS_HEIGHT = 22;
 const SLOP = 4; // px that a pointer may move during a click
 const PITCHES = [22, 17, 13];
-const ROOM = 420; // px that all lanes together should not exceed
+/** px that all lanes together should not exceed */
+const ROOM: Record<Level, number> = { lanes: 170, memory: 420, all: 420 };
 const CROWD = 72; // lanes visible at once, of all replicas together
 
 export interface ClusterBoardOptions extends ShellOptions {
   about?: About | null;
   run?: { sentence: string; tour?: Scene[] } | null; // what limited it
+  level?: string; // how much it shows until the reader chooses
   seatOf?: (replica: string) => Seat; // Python that runs a replica's log again
   tell?: Tell; // the scenes of its tour, if they do not come with `run`
-  onChange?: (state: { at: number; selected: number | null }) => void;
+  onChange?: (state: { at: number; selected: number | null; level: Level }) => void;
 }
 
 export class ClusterBoard extends Shell {
@@ -95,6 +99,8 @@ export class ClusterBoard extends Shell {
   arrivals: Arrival[] = [];
   /** Whether lanes have to be laid out again. */
   #stale = true;
+  level: Level;
+  levels = new LevelControl((level) => this.showLevel(level));
   onChange: NonNullable<ClusterBoardOptions["onChange"]>;
   state = new Store<ClusterState>({
     at: 0,
@@ -140,10 +146,13 @@ export class ClusterBoard extends Shell {
     this.showRun(options.run);
     this.tell = options.tell;
     this.seatOf = options.seatOf;
+    this.level = levelNamed(options.level) ?? "all";
+    const [title, ...caption] = aboutNodes(options.about);
     const right = [this.decision, this.agreement, this.forms].map(({ element }) => element);
     this.all = h(
       "div.all",
-      ...aboutNodes(options.about),
+      h("div.top.line", title, this.levels.element),
+      ...caption,
       h("div.summary", this.summary),
       this.run.element,
       this.sentence,
@@ -249,20 +258,24 @@ export class ClusterBoard extends Shell {
 
   layout() {
     this.#stale = true;
+    // A replica's board has a level of its own.
+    this.root.dataset.level = this.showsOne ? "all" : this.level;
+    this.levels.show(this.level);
     super.layout();
   }
 
   #layoutLanes() {
     this.#stale = false;
-    const { narrow } = this;
+    const { narrow, level } = this;
     this.width = this.picture.clientWidth;
     this.left = GUTTER[narrow ? "narrow" : "wide"];
     this.right = this.width - (narrow ? 8 : 34);
     const full = this.groups.map((group) => group.pack(false));
     const sum = (rows: number[]) => rows.reduce((all, one) => all + one, 0);
-    const isCrowded = sum(full) * PITCHES[1] > ROOM;
+    const isCrowded = level === "lanes" || sum(full) * PITCHES[1] > ROOM[level];
     const rows = isCrowded ? this.groups.map((group) => group.pack(true)) : full;
-    const pitch = PITCHES.find((one) => sum(rows) * one <= ROOM) ?? PITCHES[PITCHES.length - 1];
+    const pitch =
+      PITCHES.find((one) => sum(rows) * one <= ROOM[level]) ?? PITCHES[PITCHES.length - 1];
     const most = Math.max(4, Math.floor(CROWD / Math.max(1, rows.length)));
     let top = this.#lanesTop();
     for (const group of this.groups) {
@@ -324,6 +337,13 @@ export class ClusterBoard extends Shell {
       },
     };
     return openTour(this, host, this.scenes, this.tell);
+  }
+
+  /** Shows less or more: the level after this one, by default. */
+  showLevel(level = LEVELS[(LEVELS.indexOf(this.level) + 1) % LEVELS.length]) {
+    this.level = level;
+    this.layout();
+    this.#say();
   }
 
   /** Moves the cursor. */
@@ -407,6 +427,7 @@ export class ClusterBoard extends Shell {
     });
     const its = new ReplicaBoard(this, replica);
     board.open(replica.model, { step: its.step, selected: its.selected });
+    this.layout();
     board.root.focus({ preventScroll: true });
   }
 
@@ -427,7 +448,8 @@ export class ClusterBoard extends Shell {
   }
 
   #say() {
-    this.onChange({ at: Math.round(this.state.at), selected: this.selected?.id ?? null });
+    const { state, selected, level } = this;
+    this.onChange({ at: Math.round(state.at), selected: selected?.id ?? null, level });
   }
 
   clicked(event: Event) {
@@ -512,7 +534,7 @@ export class ClusterBoard extends Shell {
     this.router.dataset.arrivals = this.arrivals
       .map(({ route: one, x }) => `${one.index}:${Math.round(x)}`)
       .join(" ");
-    const [play] = (this.foot.firstElementChild as HTMLElement).childNodes;
+    const [play] = (this.foot.querySelector("[data-act=play]") as HTMLElement).childNodes;
     play.nodeValue = state.playing ? "Pause" : "Play";
   }
 

@@ -20,7 +20,11 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   const ending = signal ?? new AbortController().signal;
   const key = `cluster ${traits.model_id ?? Math.random()}`;
   if (moveInto(el, key)) return;
-  const board = new ClusterBoard(el, { signal: ending, onChange: () => sync.moved() });
+  const board = new ClusterBoard(el, {
+    signal: ending,
+    level: traits.get("level"),
+    onChange: () => sync.moved(),
+  });
   // anywidget does not tell a widget its own id, but each widget has a layout of its own.
   const layout = traits.get("layout")?.model_id;
   const showRun = () => board.showRun(traits.get("run"));
@@ -58,8 +62,8 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
 }
 
 /** The state of a board for the kernel. */
-const known = ({ model, state, selected }: ClusterBoard): Record<string, number> =>
-  model ? { at: Math.round(state.at), request: selected?.id ?? -1 } : {};
+const known = ({ model, state, selected, level }: ClusterBoard) =>
+  model ? { at: Math.round(state.at), request: selected?.id ?? -1, level } : {};
 
 /** anywidget's `render` of a comparison. */
 export async function clusterComparisonInNotebook({ model: traits, el, signal }: Widget) {

@@ -19,6 +19,7 @@ const KEYS: [key: string, what: string][] = [
   ["W S", "zoom in or out"],
   ["A D", "move the time axis left or right"],
   ["F", "show the whole run; press it again for the selected request"],
+  ["V", "show less or more: lanes, memory, everything"],
   ["G", "tell me what happened: a guided tour of the run"],
   ["O", "open the board of the selected request's replica"],
   ["Esc", "close the box or the replica; then clear the selection"],
@@ -36,7 +37,7 @@ export function buildClusterKeys(board: ClusterBoard) {
   const act = actionsOf(board);
   bindKeys(
     board.root,
-    { ...movingKeys(act), o: act.open, g: act.tell },
+    { ...movingKeys(act), o: act.open, g: act.tell, v: act.level },
     () => !!board.model && !board.showsOne,
   );
   board.help = buildHelp(act.help, KEYS, MOUSE);
@@ -74,6 +75,7 @@ function actionsOf(board: ClusterBoard) {
     pan: (share: number) => board.pan(share),
     fit: () => board.fit(),
     tell: () => void board.tellMe(),
+    level: () => board.showLevel(),
     help: () => board.toggleHelp(),
     escape() {
       if (!board.help?.hidden) board.toggleHelp();
