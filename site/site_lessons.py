@@ -40,7 +40,7 @@ WORKERS = 2
 _UNRUN: dict[str, Any] = {"ok": False, "outputs": []}
 
 Output = dict[str, Any]
-Runs = dict[int, dict[str, Any]]  # by cell: ok, ms, outputs
+Runs = dict[int, dict[str, Any]]  # by cell: ok, outputs
 
 
 @dataclass
