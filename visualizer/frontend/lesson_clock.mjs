@@ -1,6 +1,6 @@
 /**
- * The clock of lessons that run while the site is built. It shows what their work costs on a typical laptop, whatever
- * else the building machine does, so that two builds are equal. Importing it replaces the clocks and the timers.
+ * The clock of lessons that run while the site is built. It counts what their work cost on one laptop, whatever else
+ * the building machine does, so that two builds are equal. Importing it replaces the clocks and the timers.
  *
  * Time passes with each look at the clock, with each step of the model (`pass`), and when nothing is left to do but to
  * wait for a timer.
