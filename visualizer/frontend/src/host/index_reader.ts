@@ -3,7 +3,6 @@
  * `visualizer/indexed/index_file.py` writes it and describes it.
  */
 
-import type { Fact } from "../model/events.ts";
 import { LogError, Model } from "../model/index.ts";
 import { IndexedEvents, type Section, unpackFacts } from "../model/indexed_events.ts";
 import { INDEXED } from "../model/vocabulary.ts";
@@ -107,15 +106,15 @@ export class IndexReader {
    */
   async *model(): AsyncGenerator<number, Model> {
     const { facts } = this.#directory;
-    const known: Fact[][] = [];
+    const model = new Model();
+    let read = 0;
     for await (const bytes of this.#parts(facts, () => "what is known of the steps")) {
-      known.push(unpackFacts(bytes));
-      yield known.length / facts.length;
+      model.restore(unpackFacts(bytes), this.lastStep);
+      yield ++read / facts.length;
     }
     const events = new IndexedEvents();
     for (const section of this.#sections()) events.addSection(section);
-    const model = new Model();
-    model.restore(known.flat(), events);
+    model.restored(events);
     return model;
   }
 

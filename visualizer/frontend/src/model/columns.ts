@@ -4,13 +4,15 @@
  * The array itself if it is long enough, else a longer one with the same beginning.
  *
  * @param length the least length
+ * @param all the length that it will have in the end, if that is known
  */
 export function roomFor<T extends Int32Array | Uint32Array | Uint8Array | Float64Array>(
   column: T,
   length: number,
+  all = 0,
 ): T {
   if (length <= column.length) return column;
-  const longer = new (column.constructor as any)(2 * length);
+  const longer = new (column.constructor as any)(length <= all ? all : 2 * length);
   longer.set(column);
   return longer;
 }

@@ -815,7 +815,8 @@ export class State {
     const none = { tokens: [], texts: [] };
     const requests = slice.requests.map((row) => {
       const [id, , num_computed_tokens, block_table, last_node, num_seqs, preemptions] = row;
-      const { root, sample, label, priority, sampling, ...span } = spanOf(id);
+      const span = spanOf(id);
+      const { root, sample, label, priority, sampling } = span;
       const { promptLength: prompt_length, maxTokens: max_tokens } = span;
       const fixed = { root, sample, prompt_length, label, priority, max_tokens, sampling };
       const own = { num_computed_tokens, block_table, last_node, num_seqs, preemptions };

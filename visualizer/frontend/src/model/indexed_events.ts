@@ -17,22 +17,22 @@ const ALIGNED = 8; // bytes, as in `columns.py`
 const decoder = new TextDecoder();
 
 type Values = ArrayLike<any>;
+type Typed = Values & { slice: () => Values };
 /** Returns the events of a log in an unpacked chunk. */
 export type Unpack = (bytes: Uint8Array) => any[];
 /** Reads so many values, at least one. */
 type Get = (count: number, source: ColumnSource) => Values;
 
 /** The typed array of each code; "c", "m" and the numbers of a JSON list have none. */
-const ARRAYS: Record<string, new (buffer: ArrayBufferLike, at: number, length: number) => Values> =
-  {
-    b: Int8Array,
-    B: Uint8Array,
-    h: Int16Array,
-    H: Uint16Array,
-    i: Int32Array,
-    d: Float64Array,
-    D: Float64Array,
-  };
+const ARRAYS: Record<string, new (buffer: ArrayBufferLike, at: number, length: number) => Typed> = {
+  b: Int8Array,
+  B: Uint8Array,
+  h: Int16Array,
+  H: Uint16Array,
+  i: Int32Array,
+  d: Float64Array,
+  D: Float64Array,
+};
 const SIZES: Record<string, number> = { b: 1, B: 1, h: 2, H: 2, i: 4, d: 8, D: 8, c: 0, m: 0 };
 
 interface Header {
@@ -64,14 +64,15 @@ class ColumnSource {
     this.strings = json(end - this.header.strings, end);
   }
 
-  numbers(): Values {
+  /** @param isKept in memory of its own, and of a constant only one */
+  numbers(isKept = false): Values {
     const [code, count, constant] = this.header.columns[this.#column++];
-    if (code === "c") return new Array(count).fill(constant);
+    if (code === "c") return new Array(isKept ? 1 : count).fill(constant);
     if (code === "m") return this.values(count);
     const { buffer, byteOffset } = this.#bytes;
     const column = new ARRAYS[code](buffer, byteOffset + this.#begin, count);
     this.#begin += Math.ceil((SIZES[code] * count) / ALIGNED) * ALIGNED;
-    return column;
+    return isKept ? column.slice() : column;
   }
 
   texts(): string[] {
@@ -113,31 +114,77 @@ const listsOf =
     return lists;
   };
 
-/** A list that stays packed until it is asked for: most requests of a long log are never looked at. */
+/** Numbers, NaN in place of those that are missing. */
+const numbersOrNaN =
+  (item: Get): Get =>
+  (_count, source) => {
+    const flags = source.numbers();
+    let total = 0;
+    for (let i = 0; i < flags.length; i++) total += flags[i];
+    const known = total ? item(total, source) : [];
+    if (total === flags.length) return known;
+    let at = 0;
+    return Float64Array.from(flags, (flag) => (flag ? known[at++] : NaN));
+  };
+
+/** Lists of numbers as parts of one typed array, without an array of all numbers in between. */
+const viewsOf =
+  (item: Get): Get =>
+  (_count, source) => {
+    const lengths = arrayOf(source.numbers());
+    const total = lengths.reduce((sum, length) => sum + length, 0);
+    const items = (total ? item(total, source) : []) as Float64Array;
+    let at = 0;
+    return lengths.map((length) =>
+      ArrayBuffer.isView(items)
+        ? items.subarray(at, (at += length))
+        : (items as number[]).slice(at, (at += length)),
+    );
+  };
+
+/** One of `PackedLists`. */
 export interface PackedList {
-  items: Values;
-  from: number;
-  length: number;
-  strings: string[]; // of which the items are numbers, in a list of texts
+  lists: PackedLists;
+  row: number;
 }
 
+/** Lists that stay packed until they are asked for: most requests of a long log are never looked at. */
+export class PackedLists {
+  #ends: Uint32Array;
+  #items: Values; // a constant is in it once
+  #strings: string[]; // of which the items are numbers, in lists of texts
+
+  constructor(lengths: Values, items: Values, strings: string[]) {
+    let end = 0;
+    this.#ends = Uint32Array.from(lengths, (length) => (end += length));
+    this.#items = items;
+    this.#strings = strings;
+  }
+
+  at(row: number): PackedList {
+    return { lists: this, row };
+  }
+
+  numbers(row: number): number[] {
+    const begin = row ? this.#ends[row - 1] : 0;
+    const items = this.#items;
+    return Array.from({ length: this.#ends[row] - begin }, (_, i) => {
+      return items[(begin + i) % items.length];
+    });
+  }
+
+  texts(row: number): string[] {
+    return this.numbers(row).map((number) => this.#strings[number]);
+  }
+}
+
+/** The lists of a column. */
 const packedLists: Get = (_count, source) => {
   const lengths = source.numbers();
-  const lists = new Array(lengths.length);
   let total = 0;
-  for (let i = 0; i < lists.length; total += lengths[i++]) lists[i] = total;
-  const items = total ? source.numbers() : [];
-  const { strings } = source;
-  for (let i = 0; i < lists.length; i++)
-    lists[i] = { items, from: lists[i], length: lengths[i], strings };
-  return lists;
+  for (let i = 0; i < lengths.length; i++) total += lengths[i];
+  return new PackedLists(lengths, total ? source.numbers(true) : [], source.strings) as any;
 };
-
-export const numbersIn = ({ items, from, length }: PackedList): number[] =>
-  Array.from({ length }, (_, i) => items[from + i]);
-
-export const textsIn = ({ strings, ...list }: PackedList): string[] =>
-  numbersIn({ strings, ...list }).map((number) => strings[number]);
 
 const optional =
   (item: Get): Get =>
@@ -177,8 +224,9 @@ function eventsOf(type: string, fields: { name: string; isOptional: boolean; ite
     for (let i = 0; i < count; i++) events[i] = { ...template };
     for (const { name, isOptional, item } of fields) {
       const column = item(count, source);
+      const isPacked = column instanceof PackedLists;
       for (let i = 0; i < count; i++) {
-        const value = column[i];
+        const value = isPacked ? column.at(i) : column[i];
         if (!isOptional || !isEmpty(value)) events[i][name] = value;
       }
     }
@@ -195,15 +243,25 @@ function isEmpty(value: any) {
   return true;
 }
 
-/** How the events of a vocabulary are stored, in the notation that `checkerOf` explains. */
-function shapesOf(vocabulary: Record<string, string>, packed: string[] = []): Get[] {
+/**
+ * How the events of a vocabulary are stored, in the notation that `checkerOf` explains.
+ *
+ * @param special how the values of fields of some names are returned
+ */
+function shapesOf(
+  vocabulary: Record<string, string>,
+  special: Record<string, "packed" | "views"> = {},
+): Get[] {
   const partsOf = (text: string) =>
     [...text.matchAll(/(\w+)(\??):(\S+)/g)].map(([, name, sign, code]) => ({
       name,
       isOptional: !!sign,
-      item: packed.includes(name) ? packedLists : shapeOf(code),
+      item:
+        special[name] === "packed"
+          ? packedLists
+          : shapeOf(code, special[name] === "views" && code[0] === "["),
     }));
-  const shapeOf = (code: string): Get => {
+  const shapeOf = (code: string, areViews = false): Get => {
     const rest = code.slice(1);
     switch (code[0]) {
       case "s":
@@ -215,11 +273,11 @@ function shapesOf(vocabulary: Record<string, string>, packed: string[] = []): Ge
       case "n":
         return (_count, source) => source.numbers();
       case "[":
-        return listsOf(shapeOf(rest));
+        return (areViews ? viewsOf : listsOf)(shapeOf(rest, areViews));
       case "?":
-        return optional(shapeOf(rest));
+        return (areViews ? numbersOrNaN : optional)(shapeOf(rest));
       case "(":
-        return rowsOf(rest.split(",").map(shapeOf));
+        return rowsOf(rest.split(",").map((part) => shapeOf(part)));
       case "*":
         return (count, source) => eventsIn(SHAPES)(count, source);
       case "<": {
@@ -250,20 +308,25 @@ const eventsIn =
   };
 
 /** A function that returns the events of an unpacked chunk of a vocabulary. */
-export function unpackerOf(vocabulary: Record<string, string>, packed: string[] = []) {
-  const all = eventsIn(shapesOf(vocabulary, packed));
+export function unpackerOf(...vocabulary: Parameters<typeof shapesOf>) {
+  const all = eventsIn(shapesOf(...vocabulary));
   return (bytes: Uint8Array) => all(0, new ColumnSource(bytes)) as any[];
 }
+
+const named = <Kind extends "packed" | "views">(kind: Kind, names: string) =>
+  Object.fromEntries(names.split(" ").map((name) => [name, kind]));
 
 /** The events of an unpacked chunk of an engine's log. */
 const unpackEvents = unpackerOf(VOCABULARY);
 
 /** What an unpacked part of an index says of steps and requests. */
-export const unpackFacts: (bytes: Uint8Array) => Fact[] = unpackerOf(FACTS, [
-  "tokens",
-  "texts",
-  "logprobs",
-]);
+export const unpackFacts: (bytes: Uint8Array) => Fact[] = unpackerOf(FACTS, {
+  ...named("packed", "tokens texts hashes logprobs token_steps"),
+  ...named("views", "counts times begin launched ready end"),
+});
+
+/** Bytes of chunks and states that are kept: those of the sections that were needed last. */
+const MOST_KEPT = 8 << 20;
 
 /** Some chunks of an index, and the state before them: they are read together. */
 export interface Section {
@@ -301,6 +364,11 @@ export class IndexedEvents {
   length = 0;
   #chunks: { bytes: Uint8Array | null; first: number; unpack: Unpack }[] = [];
   #sections: PlacedSection[] = [];
+  /** The sections that are read and their bytes, the one that was needed last at the end. */
+  #read: Map<PlacedSection, number> = new Map();
+  #mostKept = MOST_KEPT;
+  /** Sections that are kept, however long they are. */
+  #least = 0;
   #unpacked: Map<number, any[]> = new Map();
   /** Called when a section cannot be read. */
   damaged: () => void = () => {};
@@ -334,10 +402,13 @@ export class IndexedEvents {
   fetch(from: number, to: number): Promise<unknown> | null {
     const sections = this.#sections.slice(this.#sectionOf(from), this.#sectionOf(to) + 1);
     const absent = sections.filter(({ chunk }) => !this.#chunks[chunk].bytes);
+    this.#least = 2 * sections.length + 2; // those of the step before, too
+    for (const section of sections) this.#note(section);
     return absent.length ? Promise.all(absent.map((section) => this.#fetch(section))) : null;
   }
 
   async fetchAll() {
+    this.#mostKept = Infinity;
     for (const section of this.#sections) await this.#fetch(section);
   }
 
@@ -357,6 +428,11 @@ export class IndexedEvents {
       const { state, chunks } = await section.read();
       section.state = state;
       for (const [i, bytes] of chunks.entries()) this.#chunks[section.chunk + i].bytes = bytes;
+      const all = state ? [state, ...chunks] : chunks;
+      this.#note(
+        section,
+        all.reduce((sum, { length }) => sum + length, 0),
+      );
     };
     section.reading ??= read().catch((error) => {
       section.reading = null;
@@ -364,6 +440,22 @@ export class IndexedEvents {
       throw error;
     });
     return section.reading;
+  }
+
+  /** Notes that a section is needed. Of too many, those go that were not needed for the longest time. */
+  #note(section: PlacedSection, size = this.#read.get(section)) {
+    if (size === undefined) return;
+    this.#read.delete(section);
+    this.#read.set(section, size);
+    let total = 0;
+    for (const bytes of this.#read.values()) total += bytes;
+    for (const [old, bytes] of this.#read) {
+      if (total <= this.#mostKept || this.#read.size <= this.#least) break;
+      total -= bytes;
+      this.#read.delete(old);
+      old.state = old.reading = null;
+      for (const i of old.counts.keys()) this.#chunks[old.chunk + i].bytes = null;
+    }
   }
 
   #missing(section: PlacedSection): never {

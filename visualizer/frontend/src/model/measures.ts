@@ -105,13 +105,13 @@ export class Measures {
   }
 
   /** Takes the measures of some steps from an index. */
-  restore({ step, counts, times, chunks, computed }: Facts["steps"]) {
+  restore({ step, counts, times, chunks, computed }: Facts["steps"], lastStep: number) {
     const from = step[0] - this.firstStep;
     this.length = from + step.length;
-    const columns: (number | null)[][] = [...counts, ...times];
+    const columns = [...counts, ...times] as number[][]; // NaN for a time that the log does not have
     for (const [number, column] of this.#columns.entries()) {
-      column.values = roomFor(column.values, this.length);
-      for (let i = 0; i < step.length; i++) column.values[from + i] = columns[number][i] ?? NaN;
+      column.values = roomFor(column.values, this.length, lastStep + 1 - this.firstStep);
+      column.values.set(columns[number], from);
     }
     for (let i = 0; i < step.length; i++) {
       if (chunks[i].length)

@@ -115,26 +115,28 @@ export class Model {
   }
 
   /**
-   * Takes what an index knows of the whole log, in place of a pass over its events.
+   * Takes a part of what an index knows of a log, in place of a pass over its events. `restored` follows the last part.
    *
-   * @param events those that are looked at are read before, by `fetch`
+   * @param lastStep of the log
    */
-  restore(facts: Fact[], events: IndexedEvents) {
-    this.#indexed = events;
-    this.knowsAll = true;
-    const requests: Facts["request"][] = [];
+  restore(facts: Fact[], lastStep: number) {
     for (const fact of facts) {
-      if (fact.type === "steps") this.#restoreSteps(fact);
+      if (fact.type === "steps") this.#restoreSteps(fact, lastStep);
       else if (fact.type === "finished") this.#times.restore(fact);
-      else if (fact.type === "request") requests.push(fact);
+      else if (fact.type === "request") this.#requestSpans.restore(fact);
       else if (fact.type === "run") this.#restoreRun(fact);
     }
-    requests.sort((one, other) => one.index - other.index);
-    for (const request of requests) this.#requestSpans.restore(request);
+  }
+
+  /** @param events of the whole log; those that are looked at are read before, by `fetch` */
+  restored(events: IndexedEvents) {
+    this.#indexed = events;
+    this.knowsAll = true;
+    this.#requestSpans.named();
     this.measures.publish();
   }
 
-  #restoreSteps(fact: Facts["steps"]) {
+  #restoreSteps(fact: Facts["steps"], lastStep: number) {
     for (const [i, step] of fact.step.entries()) {
       const [from, to, scheduled] = [fact.first[i], fact.last[i], fact.scheduled[i]];
       this.steps.push({ step, from, to, status: fact.status[i] as Status, scheduled });
@@ -142,7 +144,7 @@ export class Model {
         this.gaps.set(step, fact.missing[i] as Events["events_missing"][]);
     }
     this.measures.firstStep = this.firstStep;
-    this.measures.restore(fact);
+    this.measures.restore(fact, lastStep);
     this.#heads.restore(fact);
   }
 

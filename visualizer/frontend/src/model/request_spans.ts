@@ -2,7 +2,7 @@
 
 import type { Events, Facts, LogEvent } from "./events.ts";
 import type { Content, RequestState, State } from "./fold.ts";
-import { numbersIn, type PackedList, textsIn } from "./indexed_events.ts";
+import type { PackedList, PackedLists } from "./indexed_events.ts";
 import { laneOf } from "./lanes.ts";
 import { LogError } from "./log.ts";
 
@@ -30,12 +30,122 @@ export interface Mask {
   mass: number | null; // the model's probability of all allowed tokens together, if the log has it
 }
 
-/** The tokens of a request, which the states of the fold share with it. */
-class Tokens {
-  content: Content;
+/** A field of a fact that is packed. */
+const packed = (list: unknown) => list as PackedList;
 
-  constructor(content: Content) {
-    this.content = content;
+/** Contents that are unpacked; of too many, those that were unpacked first are given up. */
+const unpacked: Set<PackedContent> = new Set();
+const MOST_UNPACKED = 1000;
+
+/** The tokens of a request of an index, unpacked when they are looked at. */
+class PackedContent implements Content {
+  #lists: Record<"tokens" | "texts" | "hashes" | "logprobs", PackedLists>;
+  #row: number;
+  #known: Partial<Content> = {};
+
+  constructor({ tokens, texts, hashes, logprobs }: Facts["request"]) {
+    const lists = [tokens, texts, hashes, logprobs].map((list) => packed(list).lists);
+    this.#lists = { tokens: lists[0], texts: lists[1], hashes: lists[2], logprobs: lists[3] };
+    this.#row = packed(tokens).row;
+  }
+
+  get tokens() {
+    return (this.#unpacked.tokens ??= this.#lists.tokens.numbers(this.#row));
+  }
+
+  get texts() {
+    return (this.#unpacked.texts ??= this.#lists.texts.texts(this.#row));
+  }
+
+  get hashes() {
+    const hashes = (this.#unpacked.hashes ??= this.#lists.hashes.texts(this.#row));
+    return hashes.length ? hashes : undefined;
+  }
+
+  get logprobs() {
+    const known = this.#unpacked.logprobs;
+    if (known) return known;
+    const logprobs: number[] = [];
+    for (const [at, value] of this.#lists.logprobs.numbers(this.#row).entries())
+      if (value <= 0) logprobs[at] = value;
+    return (this.#known.logprobs = logprobs);
+  }
+
+  get #unpacked() {
+    if (unpacked.size >= MOST_UNPACKED && !unpacked.has(this))
+      for (const first of [...unpacked].slice(0, MOST_UNPACKED / 2)) {
+        first.#known = {};
+        unpacked.delete(first);
+      }
+    unpacked.add(this);
+    return this.#known;
+  }
+}
+
+export class RequestSpan {
+  /** Its tokens, which the states of the fold share with it. */
+  content: Content;
+  id: number;
+  short: string; // "r8"
+  name = ""; // its label, numbered if another has it, or the short
+  label: string;
+  index = 0; // its place among all requests, in order of appearance
+  lane: number | null = null; // its lane, see `lanes.ts`; null if it was never admitted
+  lanedAt = Infinity; // the step that gave it the lane; in a window, the first step if that is earlier
+  root: number;
+  sample: number;
+  n: number;
+  promptLength: number;
+  maxTokens: number;
+  priority: number;
+  sampling: Record<string, any>;
+  arrived: number | null = null;
+  arrivedAt: number | null = null;
+  examined = 0; // the first step whose scheduling could see it
+  beginsAt = 0; // number of finished steps when it arrived
+  endsAt: number | null = null; // and when it ended; null: it lives
+  firstToken: number | null = null; // index of the finished step that gave its first token
+  /** Its first admission, step 0 before the log begins, with the tokens found and how many of them another replica computed. */
+  admitted: { step: number; found: number; prefix: { adopted: number; source: string } } | null =
+    null;
+  /** The first step in which only memory kept it out, and how many blocks were missing. */
+  shortfall: { step: number; missing: number } | null = null;
+  computed = 0; // tokens that it has ever computed
+  admissions: { step: number; found: number; resumed: boolean; seq: number }[] = [];
+  preemptions: { step: number; computed: number; resume: number | null }[] = [];
+  forked: { step: number; parent: number } | null = null;
+  finished: { step: number; reason: string; message: string; seq: number } | null = null;
+  drafted: number[] = []; // positions of output tokens that were accepted drafts
+  forced: number[] = []; // positions of output tokens that a tool or the grammar wrote
+  masks: Mask[] = []; // by output token: what the request's grammar left to choose from
+  segments: Segment[] = [];
+  before: Segment[] = []; // those of its parent before the fork, or what a keyframe says of earlier steps
+  /** The step of each output token; of an index, what it is unpacked from. */
+  #tokenSteps: number[] | PackedList = [];
+
+  constructor(request: Seen) {
+    this.content = request.content;
+    this.id = request.id;
+    this.short = `r${request.id}`;
+    this.label = request.label;
+    this.root = request.root;
+    this.sample = request.sample;
+    this.n = request.num_seqs;
+    this.promptLength = request.prompt_length;
+    this.maxTokens = request.max_tokens;
+    this.priority = request.priority;
+    this.sampling = request.sampling;
+  }
+
+  get tokenSteps(): number[] {
+    const own = this.#tokenSteps;
+    if (Array.isArray(own)) return own;
+    let step = 0;
+    return own.lists.numbers(own.row).map((by) => (step += by));
+  }
+
+  set tokenSteps(steps: number[] | PackedList) {
+    this.#tokenSteps = steps;
   }
 
   get tokens() {
@@ -55,75 +165,6 @@ class Tokens {
   get logprobs() {
     return (this.content.logprobs ??= []);
   }
-}
-
-/** Those of an index, unpacked when they are looked at. */
-class PackedContent implements Content {
-  #packed: Pick<Facts["request"], "tokens" | "texts" | "hashes" | "logprobs">;
-  #known: Partial<Content> = {};
-
-  constructor({ tokens, texts, hashes, logprobs }: Facts["request"]) {
-    this.#packed = { tokens, texts, hashes, logprobs }; // not the rest, which would stay in memory
-  }
-
-  get tokens() {
-    return (this.#known.tokens ??= numbersIn(this.#packed.tokens as unknown as PackedList));
-  }
-
-  get texts() {
-    return (this.#known.texts ??= textsIn(this.#packed.texts as unknown as PackedList));
-  }
-
-  get hashes() {
-    return this.#packed.hashes.length ? this.#packed.hashes : undefined;
-  }
-
-  get logprobs() {
-    const known = this.#known.logprobs;
-    if (known) return known;
-    const logprobs: number[] = [];
-    const values = numbersIn(this.#packed.logprobs as unknown as PackedList);
-    for (const [at, value] of values.entries()) if (value <= 0) logprobs[at] = value;
-    return (this.#known.logprobs = logprobs);
-  }
-}
-
-export interface RequestSpan extends Tokens {
-  id: number;
-  short: string; // "r8"
-  name: string; // its label, numbered if another has it, or the short
-  label: string;
-  index: number; // its place among all requests, in order of appearance
-  lane: number | null; // its lane, see `lanes.ts`; null if it was never admitted
-  lanedAt: number; // the step that gave it the lane; in a window, the first step if that is earlier
-  root: number;
-  sample: number;
-  n: number;
-  promptLength: number;
-  maxTokens: number;
-  priority: number;
-  sampling: Record<string, any>;
-  arrived: number | null;
-  arrivedAt: number | null;
-  examined: number; // the first step whose scheduling could see it
-  beginsAt: number; // number of finished steps when it arrived
-  endsAt: number | null; // and when it ended; null: it lives
-  firstToken: number | null; // index of the finished step that gave its first token
-  /** Its first admission, step 0 before the log begins, with the tokens found and how many of them another replica computed. */
-  admitted: { step: number; found: number; prefix: { adopted: number; source: string } } | null;
-  /** The first step in which only memory kept it out, and how many blocks were missing. */
-  shortfall: { step: number; missing: number } | null;
-  computed: number; // tokens that it has ever computed
-  admissions: { step: number; found: number; resumed: boolean; seq: number }[];
-  preemptions: { step: number; computed: number; resume: number | null }[];
-  forked: { step: number; parent: number } | null;
-  finished: { step: number; reason: string; message: string; seq: number } | null;
-  tokenSteps: number[];
-  drafted: number[]; // positions of output tokens that were accepted drafts
-  forced: number[]; // positions of output tokens that a tool or the grammar wrote
-  masks: Mask[]; // by output token: what the request's grammar left to choose from
-  segments: Segment[];
-  before: Segment[]; // those of its parent before the fork, or what a keyframe says of earlier steps
 }
 
 /** what is known of a request when it appears */
@@ -264,55 +305,52 @@ export class RequestSpans {
     }
   }
 
-  /** Adds a request from an index, in the order of appearance. */
+  /** Takes a request from an index; `named` follows once all are taken. */
   restore(fact: Facts["request"]) {
     const { lane, admitted, shortfall, forked, finished } = fact;
     const content = new PackedContent(fact);
-    const span = this.#add({ ...fact, num_seqs: fact.n, content });
-    let step = 0;
-    Object.assign(span, {
-      lane: lane === null ? null : this.firstLane + lane,
-      lanedAt: fact.laned_at ?? Infinity,
-      arrived: fact.arrived,
-      arrivedAt: fact.arrived_at,
-      examined: fact.examined,
-      beginsAt: fact.begins_at,
-      endsAt: fact.ends_at,
-      firstToken: fact.first_token,
-      admitted: admitted && {
-        step: admitted[0],
-        found: admitted[1],
-        prefix: { adopted: admitted[2], source: admitted[3] },
-      },
-      shortfall: shortfall && { step: shortfall[0], missing: shortfall[1] },
-      computed: fact.computed,
-      admissions: fact.admissions.map(([step, found, resumed, seq]) => ({
-        step,
-        found,
-        resumed,
-        seq,
-      })),
-      preemptions: fact.preemptions.map(([step, computed, resume]) => ({
-        step,
-        computed,
-        resume,
-      })),
-      forked: forked && { step: forked[0], parent: forked[1] },
-      finished: finished && {
-        step: finished[0],
-        reason: finished[1],
-        message: finished[2],
-        seq: finished[3],
-      },
-      tokenSteps: fact.token_steps.map((by) => (step += by)),
-      drafted: fact.drafted,
-      forced: fact.forced,
-      segments: fact.segments.map(segmentOf),
-      before: fact.before.map(segmentOf),
+    const span = new RequestSpan({ ...fact, num_seqs: fact.n, content });
+    span.index = fact.index;
+    span.lane = lane === null ? null : this.firstLane + lane;
+    span.lanedAt = fact.laned_at ?? Infinity;
+    span.arrived = fact.arrived;
+    span.arrivedAt = fact.arrived_at;
+    span.examined = fact.examined;
+    span.beginsAt = fact.begins_at;
+    span.endsAt = fact.ends_at;
+    span.firstToken = fact.first_token;
+    if (admitted) {
+      const [step, found, adopted, source] = admitted;
+      span.admitted = { step, found, prefix: { adopted, source } };
+    }
+    span.shortfall = shortfall && { step: shortfall[0], missing: shortfall[1] };
+    span.computed = fact.computed;
+    span.admissions = fact.admissions.map(([step, found, resumed, seq]) => {
+      return { step, found, resumed, seq };
     });
+    span.preemptions = fact.preemptions.map(([step, computed, resume]) => {
+      return { step, computed, resume };
+    });
+    span.forked = forked && { step: forked[0], parent: forked[1] };
+    if (finished) {
+      const [step, reason, message, seq] = finished;
+      span.finished = { step, reason, message, seq };
+    }
+    span.tokenSteps = packed(fact.token_steps);
+    span.drafted = fact.drafted;
+    span.forced = fact.forced;
+    span.segments = fact.segments.map(segmentOf);
+    span.before = fact.before.map(segmentOf);
     for (const [at, mask] of fact.masks.entries())
       if (mask) span.masks[at] = { allowed: mask[0], wanted: mask[1], mass: mask[2] };
     this.laneCount = Math.max(this.laneCount, Number(lane ?? -1) + 1);
+    this.list.push(span);
+  }
+
+  /** Gives the requests of an index their names, in the order in which they appeared. */
+  named() {
+    this.list.sort((one, other) => one.index - other.index);
+    for (const span of this.list) this.#name(span);
   }
 
   #of(id: number) {
@@ -322,44 +360,10 @@ export class RequestSpans {
   }
 
   #add(request: Seen): RequestSpan {
-    const { id, root, sample, priority, sampling, label } = request;
-    const span = Object.assign(new Tokens(request.content), {
-      id,
-      short: `r${id}`,
-      name: this.#name(label, `r${id}`),
-      label,
-      index: this.list.length,
-      lane: null,
-      lanedAt: Infinity,
-      root,
-      sample,
-      n: request.num_seqs,
-      promptLength: request.prompt_length,
-      maxTokens: request.max_tokens,
-      priority,
-      sampling,
-      arrived: null,
-      arrivedAt: null,
-      examined: 0,
-      beginsAt: 0,
-      endsAt: null,
-      firstToken: null,
-      admitted: null,
-      shortfall: null,
-      computed: 0,
-      admissions: [],
-      preemptions: [],
-      forked: null,
-      finished: null,
-      tokenSteps: [],
-      drafted: [],
-      forced: [],
-      masks: [],
-      segments: [],
-      before: [],
-    }) as RequestSpan;
+    const span = new RequestSpan(request);
+    span.index = this.list.length;
     this.list.push(span);
-    this.byId.set(id, span);
+    this.#name(span);
     return span;
   }
 
@@ -371,7 +375,9 @@ export class RequestSpans {
     this.laneCount = Math.max(this.laneCount, lane + 1);
   }
 
-  #name(label: string, short: string) {
+  #name(span: RequestSpan) {
+    const { label, short } = span;
+    this.byId.set(span.id, span);
     const one = label.replace(/[\s\p{C}]+/gu, " ").trim();
     const letters = [...one];
     let base =
@@ -390,7 +396,7 @@ export class RequestSpans {
       this.numbers.set(base, number);
     }
     this.names.add(name);
-    return name;
+    span.name = name;
   }
 
   /** Ends the open wait or preemption; one that took no step is removed. */

@@ -83,10 +83,10 @@ export class TimeRecords {
     for (let i = 0; i < number.length; i++)
       this.steps.push({
         number: number[i],
-        begin: fact.begin[i] ?? NaN,
-        launched: fact.launched[i] ?? NaN,
-        ready: fact.ready[i] ?? NaN,
-        end: fact.end[i] ?? NaN,
+        begin: fact.begin[i] as number,
+        launched: fact.launched[i] as number,
+        ready: fact.ready[i] as number,
+        end: fact.end[i] as number,
         decodes: decodes[i],
         prefills: prefills[i],
         blocked: blocked[i],

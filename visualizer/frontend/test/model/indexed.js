@@ -67,8 +67,8 @@ for (const file of files.filter((name) => name.endsWith(".index"))) {
   // What the index knows is what a pass over the events finds.
   const spans = ({ requests }) =>
     requests.map(({ content, ...span }, i) => {
-      const { tokens, texts, hashes, logprobs } = requests[i];
-      return { ...span, tokens, texts, hashes, logprobs };
+      const { tokens, texts, hashes, logprobs, tokenSteps } = requests[i];
+      return { ...span, tokens, texts, hashes, logprobs, tokenSteps };
     });
   assert.deepEqual(spans(model), spans(whole), file);
   for (const name of ["steps", "gaps", "info", "settings", "classes", "source"])
