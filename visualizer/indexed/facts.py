@@ -136,6 +136,35 @@ class Run(Fact):
     has_times: bool
 
 
+class Plans(Fact):
+    """What the scheduler decided in the steps of `Finished`, and what it had then: lists alike.
+
+    rows, tokens, prompt   requests that compute, the tokens they compute, and those of prompts
+    again     (request, tokens, step of its preemption) of each row that computes tokens again
+    victims   requests that were preempted
+    seats     taken
+    used      blocks held by requests
+    waiting   requests in the queue; `away` of them were preempted, the policy deferred `deferred`
+    stalled   running requests that get no tokens because the budget is spent
+    arrived   requests since the step before began
+    is_after_idle   whether the engine had no request before one of them arrived
+    """
+
+    rows: list[int]
+    tokens: list[int]
+    prompt: list[int]
+    again: list[list[tuple[int, int, int]]]
+    victims: list[list[int]]
+    seats: list[int]
+    used: list[int]
+    waiting: list[int]
+    away: list[int]
+    deferred: list[int]
+    stalled: list[int]
+    arrived: list[int]
+    is_after_idle: list[bool]
+
+
 class LiveRequest(msgspec.Struct, array_like=True, gc=False):
     """What changes of a request: of its tokens, it has the first `length`."""
 
