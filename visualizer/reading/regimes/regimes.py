@@ -194,10 +194,10 @@ class Regimes:
 def regimes_of(log: "EventLog") -> Regimes:
     """Return the regimes of a log. A foreign log without its queue has none."""
     from visualizer.reading.regimes.words import cause_words, cost_words
-    from visualizer.reading.why.find import request_names
+    from visualizer.reading.why.find import unique_names
 
     columns = Columns(log)
-    found = Regimes(columns, request_names(log), [])
+    found = Regimes(columns, unique_names(columns.labels), [])
     if LogKnowledge(columns.source).lacks("queue"):
         return found
     maker = _Maker(columns)

@@ -1,16 +1,15 @@
-"""One pass over a log: what each step took and what each request did in it."""
+"""What each step of a log took and what each request did in it: from the facts that an index has."""
 
 from bisect import bisect_left
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median_low
-from typing import Any, Literal
+from typing import Any
 
 from engine.core.log import EventLog
-from engine.core.log import vocabulary as v
-from engine.core.log.fold import State
-from engine.simulation.latencies import PausedTime
+from visualizer.indexed import facts
+from visualizer.indexed.known import known_of
 
-_MEMORY = ("no_free_blocks", "whole_sequence", "reserved_blocks")
+_ROWS = {"prefill", "catchup", "decode"}
 _NEIGHBOURS = 3  # decode-only steps before and after a step that its decodes are compared with
 
 
@@ -95,7 +94,6 @@ class Life:
     found: int | None = None
     adopted: tuple[int, str] = (0, "")
     short: tuple[int, int] | None = None
-    computed: int = 0  # tokens that it has ever computed
     work: dict[int, Work] = field(default_factory=dict)
     absences: list[Absence] = field(default_factory=list)
 
@@ -111,196 +109,76 @@ class Records:
     labels  of all requests, in order of appearance
     """
 
-    unit: Literal["us", "steps"]
-    steps: list[Step]
-    paused: PausedTime
-    source: dict[str, Any]
-    labels: dict[int, str]
-
     def __init__(self, log: EventLog) -> None:
-        is_timed = all("end" in event.t for event in log.each(v.StepFinished))
-        self.unit = "us" if is_timed else "steps"
-        self.steps = []
-        self.paused = PausedTime()
-        self._lives: dict[int, Life] = {}
-        self._open: dict[int, Step] = {}  # scheduled and unfinished
-        self._state = State()
-        self._is_after_gap = False
-        for event in log:
-            self._before(event)
-            self._state.apply(event)
-            self._after(event)
-        self.source = self._state.source
-        self.labels = {life.id: life.label for life in self._lives.values()}
+        known = known_of(log, facts.Finished, facts.Request)
+        self.unit, self.paused, self.source = known.unit, known.paused, known.run.source
+        self.steps: list[Step] = []
+        for done in known.finished:
+            self._add_steps(done)
         infer_others_prefill(self.steps)
+        self._requests = {one.id: one for one in known.requests}
+        self.labels = {one.id: one.label for one in known.requests}
+
+    def _add_steps(self, done: facts.Finished) -> None:
+        for i, number in enumerate(done.number):
+            at, blocked = len(self.steps), done.blocked[i]
+            times: list[Any] = [at, at, at + 1, at + 1]
+            if self.unit == "us":
+                times = [done.begin[i], done.launched[i], done.ready[i], done.end[i]]
+            step = Step(number, *times)
+            step.decodes, step.prefills = done.decodes[i], done.prefills[i]
+            step.blocked = (blocked.request, blocked.reason) if blocked else None
+            step.skipped, step.is_failed = dict(done.skipped[i]), done.failed[i]
+            step.is_after_gap = done.is_after_gap[i]
+            self.steps.append(step)
 
     def life(self, request: int) -> Life | None:
         """Return what is known of a request; None: the log does not have it."""
-        return self._lives.get(request)
-
-    def _before(self, event: v.Event) -> None:
-        """Note an event that is about to be applied."""
-        match event:
-            case v.StepStarted():
-                self._open[event.step] = Step(event.step, is_failed=True)
-            case v.EventsMissing():
-                self._is_after_gap = True
-            case v.Preempted():
-                self._preempted(event)
-            case v.StepScheduled():
-                number = self._state.step
-                step = self._open.setdefault(number, Step(number))
-                step.is_failed = False
-                if event.blocked is not None:
-                    step.blocked = event.blocked.request, event.blocked.reason
-                    self._blocked(number, event.blocked)
-                step.skipped = dict(event.skipped)
-                self._planned(step, event.rows)
-            case v.StepFinished():
-                self._finished(event)
-            case v.RequestFinished():
-                life = self._lives[event.request]
-                life.reason = event.reason
-                # A failed pass ends its requests before the step is finished.
-                life.ends_at = len(self.steps) + (event.reason == "error")
-
-    def _after(self, event: v.Event) -> None:
-        """Note an event that was applied."""
-        if self.unit == "us":
-            self.paused.note(event)
-        match event:
-            case v.Keyframe():
-                self._rejoin()
-            case v.RequestArrived():
-                at = len(self.steps) if self.unit == "steps" else event.t.get("at")
-                self._meet(self._state.requests[event.request], at)
-            case v.Forked():
-                self._forked(event)
-            case v.Admitted():
-                self._admitted(event)
-
-    def _blocked(self, number: int, blocked: v.Blocked) -> None:
-        """Note the first step in which more free blocks would have been enough."""
-        life = self._lives.get(blocked.request)
-        # Memory is checked last; without preemption, reserved blocks are checked after free ones.
-        is_last = blocked.reason == "reserved_blocks" or self._state.settings.get("preemption")
-        if life and life.short is None and is_last and blocked.reason in _MEMORY:
-            life.short = number, blocked.need - blocked.have
-
-    def _meet(self, request: v.RequestState, arrived: int | None) -> Life:
+        known = self._requests.get(request)
+        if known is None:
+            return None
+        arrived: Any = known.arrived_at if self.unit == "us" else known.begins_at
         life = Life(
-            id=request.id,
-            label=request.label,
-            prompt_tokens=request.prompt_length,
-            arrived=arrived,
-            examined=self._state.step + 1,
-            begins_at=len(self.steps),
+            id=known.id,
+            label=known.label,
+            prompt_tokens=known.prompt_length,
+            arrived=None if known.arrived is None else arrived,
+            examined=known.examined,
+            begins_at=known.begins_at,
+            ends_at=known.ends_at,
+            first_token=known.first_token,
+            short=known.shortfall,
         )
-        self._lives[request.id] = life
+        if known.forked is not None:
+            life.forked, life.parent = known.forked
+        if known.finished is not None:
+            life.reason = known.finished[1]
+        if known.admitted is not None:
+            life.admitted, found, tokens, replica = known.admitted
+            life.adopted = tokens, replica
+            life.found = found if life.admitted else None  # else before the log begins
+        for one in (*known.before, *known.segments):
+            if one.kind in _ROWS and one.end is not None:
+                work = _work(one)
+                life.work.update((step, work) for step in range(one.begin, one.end + 1))
+            elif one.kind == "preempted":
+                until = None if one.end is None else one.end + 1
+                last = life.absences[-1] if life.absences else None
+                if last is not None and not last.begin and last.end == one.begin:
+                    last.end = until  # it began before the log does
+                else:
+                    life.absences.append(Absence(one.begin, one.by, until))
         return life
 
-    def _rejoin(self) -> None:
-        """Begin with a keyframe: the past of its requests is not known."""
-        state = self._state
-        for request in state.requests.values():
-            life = self._meet(request, None)
-            life.examined = 0
-            has_output = len(request.tokens) > request.prompt_length
-            life.computed = len(request.tokens) - 1 if has_output else request.num_computed_tokens
-            if request.id in state.running or request.preemptions:
-                life.admitted = 0
-            if request.id in state.waiting and request.preemptions:
-                life.absences.append(Absence(0, None))
-        for number, rows in state.plans.items():
-            step = self._open[number] = Step(number)
-            # With asynchronous scheduling, a request may have ended while its row is computed.
-            self._planned(step, [row for row in rows if row.request in state.requests])
 
-    def _forked(self, event: v.Forked) -> None:
-        parent = self._lives[event.parent]
-        life = self._meet(self._state.requests[event.request], parent.arrived)
-        life.parent, life.forked = parent.id, self._state.step
-        life.examined, life.begins_at = parent.examined, parent.begins_at
-        life.admitted = parent.admitted
-        life.found, life.adopted, life.computed = parent.found, parent.adopted, parent.computed
-        life.work = dict(parent.work)
-        life.absences = list(parent.absences)
-
-    def _admitted(self, event: v.Admitted) -> None:
-        life = self._lives[event.request]
-        if life.absences and life.absences[-1].end is None:
-            life.absences[-1].end = self._state.step
-        if life.admitted is None:
-            life.admitted = self._state.step
-        if not event.resumed:
-            life.found = len(event.blocks) * self._state.block_size
-            life.adopted = self._state.adopted_prefix(event.node)
-
-    def _preempted(self, event: v.Preempted) -> None:
-        state, life = self._state, self._lives[event.request]
-        request = state.requests[event.request]
-        ends = [
-            row.start + row.count - len(row.drafts)
-            for rows in state.plans.values()
-            for row in rows
-            if row.request == event.request
-        ]
-        life.computed = max(life.computed, request.num_computed_tokens, *ends)
-        by = None if event.needed_by < 0 else event.needed_by  # a foreign log may not say
-        life.absences.append(Absence(state.step, by))
-
-    def _planned(self, step: Step, rows: list[v.ScheduledRow]) -> None:
-        for row in rows:
-            life, request = self._lives[row.request], self._state.requests[row.request]
-            work = _work(row, request, life.computed)
-            life.work[step.number] = work
-            step.decodes += work.is_decode
-            step.prefills += not work.is_decode
-
-    def _finished(self, event: v.StepFinished) -> None:
-        number = event.step
-        step = self._open.pop(number, None) or Step(number)
-        for request in event.wasted:
-            if request in self._state.requests and number in self._lives[request].work:
-                work = self._lives[request].work
-                work[number] = replace(work[number], in_vain=True)
-        if any(other < number for other in self._open):
-            return  # it failed while the step before was still being computed
-        before = self.steps[-1].end if self.steps else 0
-        _set_times(step, event.t if self.unit == "us" else {}, before)
-        step.is_after_gap, self._is_after_gap = self._is_after_gap, False
-        for gain in event.tokens:
-            life = self._lives[gain.request]
-            past = self._state.requests[gain.request]
-            if life.first_token is None and len(past.tokens) == past.prompt_length:
-                life.first_token = len(self.steps)
-        self.steps.append(step)
-
-
-def _work(row: v.ScheduledRow, request: v.RequestState, computed: int) -> Work:
-    tokens = row.count - len(row.drafts)
-    end = row.start + tokens
-    again = max(0, min(end, computed) - row.start)
-    # The engine has no phases: a decode computes the last token and nothing else.
-    in_prompt = row.start < request.prompt_length
-    is_decode = not in_prompt and tokens == 1 and end >= len(request.tokens)
-    if is_decode and not again:
+def _work(row: facts.Segment) -> Work:
+    is_decode = row.kind == "decode"
+    in_vain = row.wasted not in ("", "ended")
+    if is_decode and not (row.recomputed or in_vain):
         return DECODE
-    new = tokens - again
-    ends_with_decode = row.start + again >= request.prompt_length and end >= len(request.tokens)
-    return Work(again, new, not (ends_with_decode and new == 1), is_decode)
-
-
-def _set_times(step: Step, t: dict[str, Any], before: int) -> None:
-    if not t:
-        step.begin = step.launched = before
-        step.ready = step.end = before + 1
-        return
-    step.begin, step.end = t["start"], t["end"]
-    step.launched = t.get("launched", t.get("scheduled", step.end))
-    step.ready = t.get("ready", step.end)
-    if not step.decodes + step.prefills:
-        step.launched = step.ready = step.end  # there was no pass
+    new = (1 if is_decode else row.count) - row.recomputed
+    is_prefill = not (row.reaches_output or (is_decode and new))
+    return Work(row.recomputed, new, is_prefill, is_decode, in_vain)
 
 
 def infer_others_prefill(steps: list[Step]) -> None:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.waterfall.causes import CAUSES, LOST, WORK
-from visualizer.reading.waterfall.indexed_records import records_of
 from visualizer.reading.waterfall.parts import Part, parts_of
-from visualizer.reading.waterfall.records import Life
+from visualizer.reading.waterfall.records import Life, Records
 from visualizer.reading.waterfall.spans import Span, spans_of
 from visualizer.reading.why.find import unique_names
 
@@ -116,7 +115,7 @@ class Waterfall:
     """
 
     def __init__(self, log: "EventLog") -> None:
-        self._records = records_of(log)
+        self._records = Records(log)
         self.unit = self._records.unit
         self._known: dict[int, RequestTime] = {}
         self.names = unique_names(self._records.labels)
