@@ -123,7 +123,7 @@ def test_a_short_request_runs_through_few_files() -> None:
 
 def test_the_reading_order_states_true_sizes() -> None:
     text = (REPOSITORY / "engine" / "README.md").read_text("utf-8")
-    stated = dict(re.findall(r"^\| `(core/[\w/]+\.py)` \| (\d+) \|", text, re.MULTILINE))
+    stated = dict(re.findall(r"^\| \[`(core/[\w/]+\.py)`\]\(\1\) \| (\d+) \|", text, re.MULTILINE))
     files = {
         f"core/{file.relative_to(CORE).as_posix()}" for file in FILES if file.stat().st_size > 99
     }
