@@ -1,6 +1,5 @@
 """Build what a site has besides HTML: scripts, style sheets, Pyodide, the core as a zip, a sitemap."""
 
-import gzip
 import hashlib
 import io
 import json
@@ -67,11 +66,9 @@ def _write_python(folder: Path) -> None:
     folder.mkdir(parents=True)
     if not PYODIDE.is_dir():
         raise SystemExit(f"{PYODIDE} is missing: `make dev` installs it")
-    for name in ("pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip"):
+    # A browser keeps the machine code of a .wasm file that a host sends as it is.
+    for name in ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip"):
         shutil.copyfile(PYODIDE / name, folder / name)
-    # Some hosts do not compress .wasm, so a page would load 9.6 MB instead of 3.5 MB.
-    wasm = (PYODIDE / "pyodide.asm.wasm").read_bytes()
-    (folder / "pyodide.asm.wasm.gz").write_bytes(gzip.compress(wasm, 9, mtime=0))
     # The lock file lists packages that this site does not have and that its pages do not need.
     lock = json.loads((PYODIDE / "pyodide-lock.json").read_text("utf-8"))
     (folder / "pyodide-lock.json").write_text(json.dumps(lock | {"packages": {}}), "utf-8")
@@ -80,7 +77,11 @@ def _write_python(folder: Path) -> None:
         core.write_bytes(core_zip())
         run_node("snapshot.mjs", *map(str, (folder, core, *page_wheels())))
     size = sum(path.stat().st_size for path in folder.iterdir())
-    (folder / "contents.json").write_text(json.dumps({"bytes": size}), "utf-8")
+    digests = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in sorted(folder.glob("*.gz"))
+    }
+    (folder / "contents.json").write_text(json.dumps({"bytes": size, "digests": digests}), "utf-8")
 
 
 def page_wheels(requirements: Path = WHEELS) -> list[Path]:

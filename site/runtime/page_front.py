@@ -70,12 +70,9 @@ def config(num_blocks: int) -> EngineConfig:
     )
 
 
-def warm() -> None:
-    """Load the model and compute a few steps, so that the first question finds everything compiled."""
-    engine = Engine.load("bundled", config(16))
-    engine.submit(prompt(ADA.question), SamplingParams(max_tokens=3, temperature=0.8, seed=1))
-    while engine.has_work():
-        engine.step()
+def load() -> None:
+    """Load the model."""
+    Engine.load("bundled", config(1))
 
 
 @cache

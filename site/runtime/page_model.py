@@ -16,7 +16,7 @@ import math
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -421,6 +421,12 @@ def _top(logprobs: list[float], count: int) -> list[tuple[int, float]]:
     return [(token, logprobs[token]) for token in ids]
 
 
+@cache
+def tokenizer() -> BytePairTokenizer:
+    """Return the bundled model's tokenizer."""
+    return BytePairTokenizer(BUNDLED, "bundled")
+
+
 class PageLoader:
     """Loads the bundled model for `Engine.load`; as `engine.models.loader` does.
 
@@ -449,7 +455,7 @@ class PageLoader:
         runner = self._runner(model, dtype, device)
         # Reserve before the engine lists its blocks: the list would exhaust Python's memory first.
         runner.reserve(engine.num_blocks, engine.block_size)
-        return runner, BytePairTokenizer(BUNDLED, "bundled")
+        return runner, tokenizer()
 
     def load_draft_model(
         self,

@@ -65,7 +65,7 @@ function loadTimedModel() {
 /** A Python of its own for each lesson, as in its page: what one leaves behind does not reach another. */
 async function startLesson() {
   const python = await loadPyodide({ _loadSnapshot: snapshot });
-  setUp(python, archive, loadTimedModel);
+  await setUp(python, archive.slice(), loadTimedModel);
   return newLesson(python);
 }
 

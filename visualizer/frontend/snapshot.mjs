@@ -2,9 +2,8 @@
  * Prepares the start of a page's Python, once per build: `node snapshot.mjs FOLDER CORE WHEEL...`. `site/site_assets.py`
  * calls it with a zip of the engine and with wheels. FOLDER gets
  *
- *   snapshot.bin.gz    the memory of an interpreter that has started and has imported what the engine needs of the
- *                      standard library. A page restores it instead of starting Python. The engine itself is not in it,
- *                      because Pyodide cannot restore msgspec, a compiled module
+ *   snapshot.bin.gz    the memory of an interpreter that has imported what pages need. A page restores it instead of
+ *                      starting Python, and links compiled modules (`src/site/compiled.ts`)
  *   underglass.tar.gz  the files of the zip and the wheels; the modules that pages import at once are compiled, too
  *
  * Nothing in them depends on the time, the machine or chance, so that equal sources give equal files.
@@ -14,6 +13,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { loadPyodide } from "pyodide";
+import { prepare } from "./src/site/python.ts";
 
 const [folder, ...zips] = process.argv.slice(2);
 if (!zips.length) throw new Error("usage: node snapshot.mjs FOLDER CORE WHEEL...");
@@ -24,20 +24,18 @@ let now = 0;
 performance.now = () => now++;
 crypto.getRandomValues = (array) => array; // a page's Python is seeded when it has been restored
 
-/** Imports what pages import at once; returns the names of the standard library's modules, and the archive. */
+/** Compiles what pages import at once, and returns the archive. */
 const ARCHIVE = `
 import sys
 sys.dont_write_bytecode = True
-STARTED = set(sys.modules)
 def archived():
     sys.path[:0] = ["/core", "/wheels"]
     import page_cells, page_front, page_model, page_open, page_play, page_seat
     ours = ("/core/", "/wheels/")
-    modules = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
-    names = sorted(name for name in modules.keys() - STARTED if not modules[name].startswith(ours))
+    files = sorted(getattr(module, "__file__", None) or "" for module in sys.modules.values())
     import io, os, py_compile, tarfile  # which pages do not need
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    for file in sorted(modules.values()):
+    for file in files:
         if file.startswith(ours) and file.endswith(".py"):
             py_compile.compile(file, doraise=True, invalidation_mode=mode)
     buffer = io.BytesIO()
@@ -51,7 +49,7 @@ def archived():
                     about.size = os.path.getsize(path)
                     with open(path, "rb") as content:
                         packed.addfile(about, content)
-    return names, buffer.getvalue()
+    return buffer.getvalue()
 `;
 
 const options = { _sysExecutable: "python", env: { HOME: "/home/pyodide", PYTHONHASHSEED: "0" } };
@@ -62,18 +60,10 @@ for (const [index, path] of zips.entries()) {
   const zip = buffer.slice(byteOffset, byteOffset + byteLength);
   whole.unpackArchive(zip, "zip", { extractDir: index ? "/wheels" : "/core" });
 }
-const [names, archive] = whole.globals.get("archived")().toJs();
+const archive = whole.globals.get("archived")().toJs();
 
 const bare = await loadPyodide({ ...options, _makeSnapshot: true });
-bare.globals.set("names", bare.toPy(names));
-bare.runPython(`
-import gc, importlib, random
-for name in names:
-    importlib.import_module(name)
-random.seed(0)
-del name, names
-gc.collect()
-`);
+prepare(bare, archive);
 for (const [name, bytes] of Object.entries({
   "snapshot.bin.gz": bare.makeMemorySnapshot(),
   "underglass.tar.gz": archive,

@@ -19,9 +19,9 @@ export class Engine {
 
   /** Starts Python and loads the model, once. */
   start() {
-    this.#ready ??= this.#run(
-      "import page_front, page_cells\npage_front.warm()\npage_cells.send({'kind': 'ready'})",
-    ).then(
+    this.#ready ??= this.#run("page_front.load()\npage_cells.send({'kind': 'ready'})", {
+      needsModel: true,
+    }).then(
       () => {
         this.isReady = true;
       },
@@ -35,12 +35,11 @@ export class Engine {
 
   /** Serves the visitor's request with the others'. */
   async ask({ prompt, after, onSteps }: Asked) {
-    await this.#run(
-      `page_front.front.ask(${JSON.stringify(prompt)}, ${after}, steps)`,
-      ({ log }) => {
+    await this.#run(`page_front.front.ask(${JSON.stringify(prompt)}, ${after}, steps)`, {
+      onOutput: ({ log }) => {
         if (log instanceof Uint8Array) onSteps(log);
       },
-    );
+    });
   }
 
   /** Runs the last run again with a change: the run and the changed one, both with predicted times. */
@@ -48,18 +47,23 @@ export class Engine {
     const logs: Uint8Array[] = [];
     let why = "";
     const source = `page_cells.send({"kind": "told", "text": page_front.front.change(json.loads(${JSON.stringify(JSON.stringify(settings))}), steps)})`;
-    await this.#run(source, ({ log, text }) => {
-      if (log instanceof Uint8Array) logs.push(log);
-      why = text ?? why;
+    await this.#run(source, {
+      onOutput: ({ log, text }) => {
+        if (log instanceof Uint8Array) logs.push(log);
+        why = text ?? why;
+      },
     });
     if (logs.length < 2) throw new Error(why);
     return { before: Run.of(logs[0]), after: Run.of(logs[1]) };
   }
 
-  async #run(source: string, onOutput: (output: Output) => void = () => {}) {
+  async #run(
+    source: string,
+    options: { needsModel?: boolean; onOutput?: (output: Output) => void },
+  ) {
     this.#kernel ??= import("../site/page_kernel.ts");
     const { runPython } = await this.#kernel;
-    return runPython(`${IMPORTS}${source}\n`, { onOutput });
+    return runPython(`${IMPORTS}${source}\n`, options);
   }
 }
 

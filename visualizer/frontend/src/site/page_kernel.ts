@@ -23,20 +23,25 @@ export async function runPython(
   source: string,
   {
     files = {},
+    needsModel = false,
     onPhase = () => {},
     onOutput = () => {},
   }: {
     files?: Record<string, Uint8Array>;
+    needsModel?: boolean;
     onPhase?: (words: string) => void;
     onOutput?: (output: Output) => void;
   } = {},
 ): Promise<Output> {
   tell = onPhase;
   const outputs: Output[] = [];
-  const { ok } = await kernel.run({ cell: 0, source, isChanged: false, files }, (output) => {
-    outputs.push(output);
-    onOutput(output);
-  });
+  const { ok } = await kernel.run(
+    { cell: 0, source, isChanged: false, files, needsModel },
+    (output) => {
+      outputs.push(output);
+      onOutput(output);
+    },
+  );
   const last = outputs.at(-1);
   if (ok && last) return last;
   throw new Error(last?.message ?? "Python has ended");

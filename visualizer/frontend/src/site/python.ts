@@ -2,6 +2,7 @@
 
 import type { PyodideAPI } from "pyodide";
 import type { Answer } from "../board/seat.ts";
+import { link, linkedModules } from "./compiled.ts";
 import type { PageModel } from "./model/index.ts";
 import { filesOf } from "./tar.ts";
 
@@ -32,34 +33,39 @@ interface Lesson {
   ) => Promise<boolean>;
 }
 
-const SET_UP = `
-import os, random, sys
-random.seed()  # the snapshot's numbers are the same on every page
+/** What the snapshot has. */
+const PREPARE = `
+import gc, json, random, sys
 sys.path[:0] = ["/core", "/wheels"]
-os.makedirs("/core/notebooks", exist_ok=True)
-os.chdir("/core/notebooks")
-import page_cells
+import page_cells, page_front, page_model, page_open, page_play, page_seat
 page_cells.install()
-import page_model, page_model_js
-page_model.install(page_model_js.load)
-
-from js import Object
-from pyodide.ffi import to_js
+page_model.tokenizer()
 
 def new_lesson():
+    from js import Object
+    from pyodide.ffi import to_js
     lesson = page_cells.Lesson()
     def run(cell, source, send, is_changed):
         def give(output):
             send(to_js(output, dict_converter=Object.fromEntries))
         return lesson.run(cell, source, give, is_changed=is_changed)
     return run
+
+random.seed(0)
+gc.collect()
+gc.freeze() # what is collected must be linked
 `;
 
-/**
- * Unpacks what Python needs besides Pyodide itself, and imports it: the engine, the checks, `page_cells.py` and wheels, as
- * `snapshot.mjs` has packed them. `loadModel` is called when a cell first needs the bundled model.
- */
-export function setUp(python: PyodideAPI, archive: Uint8Array, loadModel: () => PageModel) {
+const SET_UP = `
+import os
+random.seed() # the snapshot's numbers are the same on every page
+os.makedirs("/core/notebooks", exist_ok=True)
+os.chdir("/core/notebooks")
+import page_model_js
+page_model.install(page_model_js.load)
+`;
+
+function unpack(python: PyodideAPI, archive: Uint8Array) {
   let last = "";
   for (const { name, bytes } of filesOf(archive)) {
     const folder = `/${name.slice(0, name.lastIndexOf("/"))}`;
@@ -67,6 +73,22 @@ export function setUp(python: PyodideAPI, archive: Uint8Array, loadModel: () => 
     last = folder;
     python.FS.writeFile(`/${name}`, bytes, { canOwn: true });
   }
+}
+
+/** Imports what pages need, before a snapshot is taken: the engine, the checks, `page_cells.py` and wheels. */
+export function prepare(python: PyodideAPI, archive: Uint8Array) {
+  unpack(python, archive);
+  python.runPython(PREPARE);
+  python.globals.set("linked", JSON.stringify(linkedModules(python)));
+}
+
+/**
+ * Completes a restored snapshot: the files that `snapshot.mjs` has packed, and compiled modules. `loadModel` is called
+ * when a cell first needs the bundled model.
+ */
+export async function setUp(python: PyodideAPI, archive: Uint8Array, loadModel: () => PageModel) {
+  unpack(python, archive);
+  await link(python, JSON.parse(python.globals.get("linked")), (path) => python.FS.readFile(path));
   python.registerJsModule("page_model_js", { load: loadModel });
   python.runPython(SET_UP);
 }

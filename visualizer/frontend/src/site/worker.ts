@@ -10,6 +10,7 @@ export interface Task {
   source: string;
   isChanged: boolean;
   files?: Record<string, Uint8Array>; // written before the cell runs, by path
+  needsModel?: boolean; // loads the model at the same time as Python
 }
 
 export type Phase = { phase: "python" | "core" | "model" | "ready"; bytes?: number };
@@ -26,42 +27,62 @@ const folder = new URL("../python/", import.meta.url);
 
 const say = (report: Report) => scope.postMessage(report);
 
-// Hosts may not compress .wasm, so it is stored packed and unpacked here.
-const plainFetch = scope.fetch.bind(scope);
-scope.fetch = async (url: any, ...rest: any[]) => {
-  const address = String(url?.url ?? url);
-  if (!address.endsWith(".wasm")) return plainFetch(url, ...rest);
-  return unpacked(`${address}.gz`);
+/** Contents of python/: the bytes to load, and a digest of each packed file. */
+type Contents = { bytes: number; digests: Record<string, string> };
+
+const load = async (url: URL) => {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url}: ${response.status} ${response.statusText}`);
+  return response;
 };
 
-/** A packed file of this site. A host that declares it as gzip has it unpacked on the way. */
-async function unpacked(name: string) {
-  const bytes = new Uint8Array(await bytesOf(name));
-  const isPacked = bytes[0] === 0x1f && bytes[1] === 0x8b;
-  const stream = isPacked
-    ? new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))
-    : bytes;
-  return new Response(stream, { headers: { "content-type": "application/wasm" } });
+/** A packed file. The browser keeps it unpacked, because unpacking takes longer than the rest of the start. */
+async function unpacked(name: string, contents: Promise<Contents>) {
+  const key = new URL(`${name}?${(await contents).digests[name]}`, folder).href;
+  const kept = await globalThis.caches?.open(folder.pathname).catch(() => null);
+  const found = await kept?.match(key);
+  if (found) return found.arrayBuffer();
+  const bytes = await (await load(new URL(name, folder))).arrayBuffer();
+  // A host that declares the file as gzip has it unpacked on the way.
+  const isPacked = new DataView(bytes).getUint16(0) === 0x1f8b;
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const plain = isPacked ? await new Response(stream).arrayBuffer() : bytes;
+  if (kept) keep(kept, key, plain).catch(() => {}); // the browser may have no room
+  return plain;
 }
 
-const bytesOf = async (name: string) => {
-  const response = await plainFetch(new URL(name, folder));
-  if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
-  return response.arrayBuffer();
+/** Keeps a file for the next visit, in place of an earlier build's. */
+async function keep(kept: Cache, key: string, bytes: ArrayBuffer) {
+  const old = new URL(key).pathname;
+  for (const { url } of await kept.keys())
+    if (new URL(url).pathname === old) await kept.delete(url);
+  await kept.put(key, new Response(bytes));
+}
+
+const modelUrl = (name: string) => new URL(`../model/${name}`, import.meta.url);
+
+/** The model's files, if they were loaded before Python asked for them. */
+let modelFiles: [config: any, weights: ArrayBuffer] | undefined;
+
+const loadModelFiles = async () => {
+  const [config, weights] = await Promise.all(
+    ["config.json", "model.safetensors"].map((name) => load(modelUrl(name))),
+  );
+  modelFiles = [await config.json(), await weights.arrayBuffer()];
 };
 
-/** Loads the model while Python waits: a worker may ask for a file and wait for it. */
+/** Returns the model while Python waits: a worker may ask for a file and wait for it. */
 function loadModelNow() {
-  const config = ask("config.json", "json");
+  const config = modelFiles?.[0] ?? ask("config.json", "json");
   say({ phase: { phase: "model", bytes: config.weight_bytes } });
-  const model = loadModel(ask("model.safetensors", "arraybuffer"), config);
+  const model = loadModel(modelFiles?.[1] ?? ask("model.safetensors", "arraybuffer"), config);
   say({ phase: { phase: "ready" } });
   return model;
 }
 
 function ask(name: string, type: XMLHttpRequestResponseType) {
   const request = new XMLHttpRequest();
-  request.open("GET", new URL(`../model/${name}`, import.meta.url), false);
+  request.open("GET", modelUrl(name), false);
   request.responseType = type;
   request.send();
   if (request.status !== 200) throw new Error(`${name}: ${request.status} ${request.statusText}`);
@@ -72,10 +93,12 @@ const starting = start();
 starting.catch((error) => say({ broken: `${error.message ?? error}` }));
 
 async function start() {
-  const contents = await (await plainFetch(new URL("contents.json", folder))).json();
-  say({ phase: { phase: "python", bytes: contents.bytes } });
-  const [snapshot, archive] = ["snapshot.bin.gz", "underglass.tar.gz"].map(async (name) =>
-    (await unpacked(name)).arrayBuffer(),
+  const contents: Promise<Contents> = load(new URL("contents.json", folder)).then((response) =>
+    response.json(),
+  );
+  contents.then(({ bytes }) => say({ phase: { phase: "python", bytes } }));
+  const [snapshot, archive] = ["snapshot.bin.gz", "underglass.tar.gz"].map((name) =>
+    unpacked(name, contents),
   );
   const { loadPyodide } = await import(new URL("pyodide.mjs", folder).href);
   const python = await loadPyodide({
@@ -84,7 +107,7 @@ async function start() {
     lockFileURL: new URL("pyodide-lock.json", folder).href,
   });
   say({ phase: { phase: "core" } });
-  setUp(python, new Uint8Array(await archive), loadModelNow);
+  await setUp(python, new Uint8Array(await archive), loadModelNow);
   const lesson = newLesson(python);
   say({ phase: { phase: "ready" } });
   return { python, lesson };
@@ -101,5 +124,6 @@ async function run({ id, cell, source, isChanged, files = {} }: Task) {
 }
 
 scope.onmessage = ({ data }: MessageEvent<Task>) => {
-  last = last.then(() => run(data));
+  const model = data.needsModel ? loadModelFiles().catch(() => {}) : null; // Python asks again
+  last = last.then(() => model).then(() => run(data));
 };
