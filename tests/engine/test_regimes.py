@@ -69,6 +69,14 @@ def test_every_number_is_that_of_the_fold(soak: bool, first_seed: int) -> None:
     check(read_recording(VLLM / "async.jsonl.gz"))
 
 
+def test_a_step_whose_end_is_lost_hides_no_later_step() -> None:
+    whole = read_recording(VLLM / "async.jsonl.gz")
+    events = [event for event in whole if getattr(event, "step", 0) != 20 or "t" not in dir(event)]
+    assert len(events) == len(whole) - 1
+    steps = read(EventLog.from_events(events)).regimes.columns.steps.number
+    assert steps == [one for one in read(whole).regimes.columns.steps.number if one != 20]
+
+
 def test_a_cluster_names_the_replica_at_which_requests_wait_longest() -> None:
     workload = Workload([*arrivals(40, 5, 0, 16, 40)])
     log = simulate_cluster(workload, EngineConfig(max_batch_size=8), cost=COST)

@@ -85,8 +85,11 @@ class PassFacts:
         return columns if done else []
 
     def counts(self, step: int) -> bool:
-        """Return whether a step that finishes counts: it did not fail while the one before ran."""
-        return not any(other < step for other in self._open)
+        """Return whether a step that finishes counts: it did not fail while the one before ran.
+
+        A damaged log may lack the end of the one before.
+        """
+        return step - 1 not in self._open or not self._begun(step).failed
 
     def join(
         self, number: int, rows: list[v.ScheduledRow], kinds: list[str], again: list[Repeat]
@@ -100,7 +103,7 @@ class PassFacts:
     def plan(self, event: v.StepScheduled, kinds: list[str], again: list[Repeat]) -> None:
         """Note what a step computes: the kinds of its rows, and what it computes again."""
         requests, number = self._state.requests, self._state.step
-        done = self._open.setdefault(number, self._begun(number))
+        done = self._open[number] = self._begun(number)
         done.failed, done.blocked, done.skipped = False, event.blocked, event.skipped
         self._describe(done, event.rows, kinds, again)
         for request, reason in event.skipped:
@@ -110,7 +113,8 @@ class PassFacts:
                 done.deferred += not is_away
 
     def _begun(self, number: int) -> _Pass:
-        return self._last if self._last.number == number else _Pass(number)
+        last = self._last if self._last.number == number else None
+        return self._open.get(number) or last or _Pass(number)
 
     def _describe(
         self, done: _Pass, rows: list[v.ScheduledRow], kinds: list[str], again: list[Repeat]
@@ -146,8 +150,9 @@ class PassFacts:
         self._last.is_after_idle, self._is_after_idle = self._is_after_idle, False
 
     def _step_finished(self, event: v.StepFinished) -> None:
-        done = self._open.pop(event.step, None) or self._begun(event.step)
-        if not self.counts(event.step):
+        counts, done = self.counts(event.step), self._begun(event.step)
+        self._open.pop(event.step, None)
+        if not counts:
             return
         t = event.t
         done.begin, done.end = t.get("start"), t.get("end")

@@ -14,11 +14,11 @@ from visualizer.indexed.facts import Steps, Time
 from visualizer.indexed.handlers import Handlers
 
 # The measures of a step, in the order of `measures.ts`.
-_COUNTS = (
+COUNTS = (
     "used shared cached free tokens prefill catchup decode rows output running waiting preempted "
     "evicted found happened suspended seats reach guessing drafted accepted"
 ).split()
-_TIMES = "start scheduled end launched ready drafting".split()
+TIMES = "start scheduled end launched ready drafting".split()
 _COLUMNS = set(Steps.__struct_fields__) - {"counts", "times"}
 _OPEN = 8  # steps that may still change: with asynchronous scheduling, the one before the last
 _BITS = {
@@ -141,9 +141,9 @@ class StepFacts:
         if cut <= 0:
             return []
         steps, self._steps = self._steps[:cut], self._steps[cut:]
-        columns = {name: list(map(attrgetter(name), steps)) for name in (*_COLUMNS, *_COUNTS)}
-        counts = [columns.pop(name) for name in _COUNTS]
-        times = [[one.times.get(name) for one in steps] for name in _TIMES]
+        columns = {name: list(map(attrgetter(name), steps)) for name in (*_COLUMNS, *COUNTS)}
+        counts = [columns.pop(name) for name in COUNTS]
+        times = [[one.times.get(name) for one in steps] for name in TIMES]
         return [Steps(**columns, counts=counts, times=times)]
 
     # Where a step begins and ends

@@ -1,19 +1,24 @@
 """A summary of a run in a few lines of text, for the shell."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
 from engine.simulation.quantile import quantile
+from visualizer.indexed.facts import Finished, Plans, Request, Steps
+from visualizer.indexed.known import known_of
+from visualizer.indexed.step_facts import COUNTS, TIMES
 from visualizer.logs import settings_of
-from visualizer.reading.busy_time import busy_us
 from visualizer.reading.durations import duration
 from visualizer.reading.knowledge import UNKNOWN, WORDS, gap_words, part_words
 from visualizer.reading.reading import read
-from visualizer.reading.rows import OutputTokenRow, StepRow
+from visualizer.reading.regimes import regimes_of
+from visualizer.reading.rows.times import US_PER_MS
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 # The facts that a foreign log must have for each row.
@@ -40,64 +45,135 @@ def summary(log: EventLog | ClusterLog) -> str:
     if isinstance(log, ClusterLog):
         parts = [f"replica {name}\n{summary(one)}" for name, one in log.replicas.items()]
         return "\n\n".join([read(log).regimes.sentence, *parts])
-    knows = read(log).knowledge
-    requests, steps, tokens = read(log).request_rows, read(log).step_rows, read(log).token_rows
-    prompts = [row for row in requests if row.sample == 0 and row.cached_tokens is not None]
-    found = _total(row.cached_tokens for row in prompts)
-    asked = _total(row.prompt_tokens for row in prompts)
-    ends = Counter[str](row.finish_reason for row in requests if row.finish_reason is not None)
-    ended = dict(ends.most_common()) | {"unfinished": len(requests) - ends.total()}
-    forced, accepted = _total(row.forced for row in tokens), _total(row.drafted for row in tokens)
-    drafted = _total(row.drafted_tokens for row in steps)
-    blocks = settings_of(log)["num_blocks"]
-    used = max((row.used_blocks or 0 for row in steps), default=0)
-    evicted = f"{_total(row.evicted_blocks for row in steps):,} evicted"
-    rows = {
-        "requests": f"{len(requests):,}{_in_brackets({k: n for k, n in ended.items() if n})}",
-        "steps": f"{len(steps):,}{_run_time(log, steps)}",
-        "tokens": f"{_total(row.tokens for row in steps):,} computed, {_output(steps, tokens)} output"
-        + _in_brackets(
-            {"forced": forced, "drafts accepted": accepted} if forced or accepted else {}
-        ),
-        "TTFT": percentiles_text([row.ttft_ms for row in requests if row.ttft_ms is not None]),
-        "ITL": percentiles_text([row.gap_ms for row in tokens if row.gap_ms is not None]),
-        "prefix cache": f"{found:,} of {asked:,} prompt tokens found{_percent(found, asked)}",
-        "drafts": _drafts(log, accepted, drafted),
-        "preemptions": f"{_total(row.preempted for row in steps):,}",
-        "KV blocks": f"at most {used:,} of {blocks:,} held by requests, {evicted}",
-    }
-    if not drafted:
-        del rows["drafts"]
-    if not steps:
-        del rows["KV blocks"]
-    rows = {"limit": read(log).regimes.sentence} | rows
-    rows |= {name: UNKNOWN for name, facts in _NEEDS.items() if knows.lacks(*facts)}
-    if knows.lacks("block_tables") and not knows.lacks("evictions"):
-        rows["KV blocks"] = evicted
-    if knows.source:
-        rows = {"source": knows.origin} | rows
-        gaps = log.of(v.EventsMissing)
-        if gaps:
-            rows["gaps"] = f"{len(gaps):,}, first: {gap_words(gaps[0])}"
-    if why := part_words(log):
-        span = (
-            {"first": steps[0].step, "last": steps[-1].step} if steps else {"first": 0, "last": 0}
-        )
-        words = WORDS["part"].format(
-            **{k: f"{n:,}" for k, n in (span | {"of": span["last"]}).items()}
-        )
-        rows = {"part": f"{words}: {why}"} | rows
-    return "\n".join(f"{name:13}{text}" for name, text in rows.items())
+    return _Summary(log).text()
 
 
-def _drafts(log: EventLog, accepted: int, drafted: int) -> str:
-    """Say how many drafts were accepted; a row with drafts gains those and one more token."""
-    if not drafted:
-        return ""
-    rows = sum(bool(row.drafts) for event in log.each(v.StepScheduled) for row in event.rows)
-    mean = 1 + accepted / max(1, rows)
-    share = f"{accepted:,} of {drafted:,} accepted{_percent(accepted, drafted)}"
-    return f"{share}, {mean:.2f} tokens in each step of a request with drafts"
+class _Summary:
+    """What is known of a log, and sums of it."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.log, self.knows = log, read(log).knowledge
+        self.known = known_of(log, Steps, Finished, Plans, Request)
+        self.regimes = regimes_of(log, self.known)
+        self.steps = [
+            number
+            for part in self.known.steps
+            for number, status in zip(part.step, part.status, strict=True)
+            if status != "pending" and self._is_whole(number)
+        ]
+
+    def _is_whole(self, step: int) -> bool:
+        """Return whether a step began in the log, not before it."""
+        return step > self.known.run.steps_before
+
+    def text(self) -> str:
+        """See `summary`."""
+        known, knows, steps, requests = self.known, self.knows, self.steps, self.known.requests
+        # A request that was admitted before the log begins has 0 as that step.
+        prompts = [one for one in requests if not one.sample and one.admitted and one.admitted[0]]
+        found = sum(one.admitted[1] for one in prompts if one.admitted)
+        asked = sum(one.prompt_length for one in prompts)
+        output = None
+        if not knows.lacks("scheduled_tokens") and (requests or not knows.source):
+            output = sum(sum(map(bool, accumulate(one.token_steps))) for one in requests)
+        said = UNKNOWN if output is None else f"{output:,}"
+        ends = Counter(one.finished[1] for one in requests if one.finished is not None)
+        ended = dict(ends.most_common()) | {"unfinished": len(requests) - ends.total()}
+        accepted = self._sum("accepted")
+        forced = sum(len(one.forced) for one in requests)
+        drafted = self._sum("drafted")
+        blocks = settings_of(self.log)["num_blocks"]
+        used = max((used for part in known.plans for used in part.used), default=0)
+        evicted = f"{self._sum('evicted'):,} evicted"
+        rows = {
+            "requests": f"{len(requests):,}{_in_brackets({k: n for k, n in ended.items() if n})}",
+            "steps": f"{len(steps):,}{self._run_time(output)}",
+            "tokens": f"{self._sum('tokens'):,} computed, {said} output"
+            + _in_brackets(
+                {"forced": forced, "drafts accepted": accepted} if forced or accepted else {}
+            ),
+            "TTFT": percentiles_text(list(self._first_tokens())),
+            "ITL": percentiles_text(list(self._gaps())),
+            "prefix cache": f"{found:,} of {asked:,} prompt tokens found{_percent(found, asked)}",
+            "drafts": self._drafts(accepted, drafted),
+            "preemptions": f"{self._sum('preempted'):,}",
+            "KV blocks": f"at most {used:,} of {blocks:,} held by requests, {evicted}",
+        }
+        if not drafted:
+            del rows["drafts"]
+        if not steps:
+            del rows["KV blocks"]
+        rows = {"limit": self.regimes.sentence} | rows
+        rows |= {name: UNKNOWN for name, facts in _NEEDS.items() if knows.lacks(*facts)}
+        if knows.lacks("block_tables") and not knows.lacks("evictions"):
+            rows["KV blocks"] = evicted
+        if knows.source:
+            rows = {"source": knows.origin} | rows
+            gaps = self.log.of(v.EventsMissing)
+            if gaps:
+                rows["gaps"] = f"{len(gaps):,}, first: {gap_words(gaps[0])}"
+        if why := part_words(self.log):
+            span = {"first": steps[0], "last": steps[-1]} if steps else {"first": 0, "last": 0}
+            words = WORDS["part"].format(
+                **{k: f"{n:,}" for k, n in (span | {"of": span["last"]}).items()}
+            )
+            rows = {"part": f"{words}: {why}"} | rows
+        return "\n".join(f"{name:13}{text}" for name, text in rows.items())
+
+    def _sum(self, name: str) -> int:
+        """Return the sum of a measure of the steps."""
+        place = COUNTS.index(name)
+        return sum(
+            value
+            for part in self.known.steps
+            for value, step in zip(part.counts[place], part.step, strict=True)
+            if self._is_whole(step)
+        )
+
+    def _drafts(self, accepted: int, drafted: int) -> str:
+        """Say how many drafts were accepted; a row with drafts gains those and one more token."""
+        if not drafted:
+            return ""
+        mean = 1 + accepted / max(1, self._sum("guessing"))
+        share = f"{accepted:,} of {drafted:,} accepted{_percent(accepted, drafted)}"
+        return f"{share}, {mean:.2f} tokens in each step of a request with drafts"
+
+    def _run_time(self, output: int | None) -> str:
+        """Return how long steps ran, the output tokens per second of it, and the other time."""
+        finished, busy = self.known.finished, sum(self.regimes.columns.steps.busy)
+        if self.known.unit == "steps" or not busy:
+            return ""
+        ends = chain.from_iterable(done.end for done in finished)
+        whole = max(filter(None, ends)) - (finished[0].begin[0] or 0)
+        words = f" in {duration(busy / 1000)}"
+        if whole - busy >= IDLE_SHARE * whole:
+            words += f", {duration((whole - busy) / 1000)} paused or idle not counted"
+        if output is None:  # a foreign log may lack output tokens
+            return words
+        return f"{words}: {three_digits(1e6 * output / busy)} output tokens/s"
+
+    def _first_tokens(self) -> Iterator[float]:
+        """Yield the TTFT of each request that has one, in ms."""
+        ends: list[Any] = [end for done in self.known.finished for end in done.end]
+        paused = self.known.paused
+        for one in self.known.requests:
+            arrived: Any = one.arrived_at
+            end = None if one.first_token is None else ends[one.first_token]
+            if arrived is not None and end is not None:
+                yield (end - arrived - paused.between(arrived, end)) / US_PER_MS
+
+    def _gaps(self) -> Iterator[float]:
+        """Yield the times between consecutive tokens of a request, in ms."""
+        ends: dict[int, Any] = {}
+        for part in self.known.steps:
+            ends |= zip(part.step, part.times[TIMES.index("end")], strict=True)
+        paused = self.known.paused
+        for one in self.known.requests:
+            # Tokens from before the log begins are of step 0.
+            own = [ends[step] for step in accumulate(one.token_steps) if step]
+            for before, end in pairwise(own):
+                if before is not None and end is not None:
+                    yield (end - before - paused.between(before, end)) / US_PER_MS
 
 
 def three_digits(value: float) -> str:
@@ -118,30 +194,6 @@ def percentiles_text(values: Sequence[float]) -> str:
     """Return the percentiles and the maximum of `values`, which are durations in ms."""
     shown = [f"{name} {duration(value)}" for name, value in percentiles(values).items()]
     return ", ".join([*shown, f"max {duration(max(values))}"]) if shown else "none"
-
-
-def _total(counts: Iterable[int | None]) -> int:
-    """Return the sum of the known counts."""
-    return sum(filter(None, counts))
-
-
-def _output(steps: list[StepRow], tokens: list[OutputTokenRow]) -> str:
-    """Return the number of output tokens, or "unknown" for a foreign log without it."""
-    return UNKNOWN if any(row.sampled_tokens is None for row in steps) else f"{len(tokens):,}"
-
-
-def _run_time(log: EventLog, steps: list[StepRow]) -> str:
-    """Return the time in which steps ran and the output tokens per second of it, and the other time."""
-    busy, whole = busy_us(log)
-    if not busy:
-        return ""
-    words = f" in {duration(busy / 1000)}"
-    if whole - busy >= IDLE_SHARE * whole:
-        words += f", {duration((whole - busy) / 1000)} paused or idle not counted"
-    if any(row.sampled_tokens is None for row in steps):  # a foreign log may lack output tokens
-        return words
-    output = _total(row.sampled_tokens for row in steps) + sum(row.forced_tokens for row in steps)
-    return f"{words}: {three_digits(1e6 * output / busy)} output tokens/s"
 
 
 def _in_brackets(counts: dict[str, int]) -> str:

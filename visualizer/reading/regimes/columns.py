@@ -46,6 +46,11 @@ class StepColumns:
     preempted: list[int] = field(default_factory=list)
 
 
+def facts_for(log: EventLog) -> Known:
+    """Return the facts that the columns of a log are made from."""
+    return known_of(log, facts.Finished, facts.Plans, facts.Request)
+
+
 class Columns:
     """The columns of a log.
 
@@ -57,8 +62,7 @@ class Columns:
     victims   (index of a step, request) of each preemption
     """
 
-    def __init__(self, log: EventLog) -> None:
-        known = known_of(log, facts.Finished, facts.Plans, facts.Request)
+    def __init__(self, known: Known) -> None:
         run, plans, all_of = known.run, known.plans, chain.from_iterable
         self.unit, self.labels = known.unit, known.labels
         self.settings, self.source, self.begins_after = run.settings, run.source, run.steps_before

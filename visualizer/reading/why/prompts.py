@@ -35,7 +35,7 @@ class Prompts:
     def of(cls, log: EventLog) -> "Prompts":
         """Return the prompts of a log, before its first event."""
         prompts, size = cls(), 1
-        for event in log:
+        for event in log.each(v.RunStarted, v.RequestArrived, v.Forked, v.Keyframe):
             match event:
                 case v.RunStarted():
                     size = event.settings["block_size"]

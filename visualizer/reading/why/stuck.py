@@ -1,19 +1,24 @@
 """List the queue of one step, with the age and the blocker of each request."""
 
 import html
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.simulation.facts import Knowledge
+from visualizer.indexed import facts
+from visualizer.indexed.known import Known, known_of
+from visualizer.indexed.step_facts import TIMES
 from visualizer.reading.durations import duration
 from visualizer.reading.messages import MESSAGES, reason_words, text
 from visualizer.reading.waterfall.causes import FOR_ALL
 from visualizer.reading.waterfall.parts import mark_of
-from visualizer.reading.why.find import request_names
-from visualizer.reading.why.log_index import LogIndex, WhyError
+from visualizer.reading.why.find import unique_names
+from visualizer.reading.why.log_index import WhyError
 
 _WORDS = MESSAGES["stuck"]
 
@@ -77,51 +82,51 @@ def stuck(log: EventLog, step: int | None = None) -> Stuck:
 
     Raises WhyError for a step that the log does not have.
     """
-    index = LogIndex.of(log, len(log))
-    if not index.steps:
+    known = known_of(log, facts.Steps, facts.Request)
+    steps = {
+        number: at for part in known.steps for number, *at in _times(part) if at[0] is not None
+    }
+    if not steps:
         raise WhyError("step: the log has no scheduled step, so there is no queue")
-    step = max(index.steps) if step is None else step
-    if step not in index.steps:
-        known = f"its steps are {min(index.steps)} to {max(index.steps)}"
-        raise WhyError(f"step: {step} is not in this log; {known}")
-    return Stuck(step, _Queue(log, index.steps[step], request_names(log)).requests())
+    step = max(steps) if step is None else step
+    if step not in steps:
+        steps_known = f"its steps are {min(steps)} to {max(steps)}"
+        raise WhyError(f"step: {step} is not in this log; {steps_known}")
+    seq, now, end = steps[step]
+    queue = _Queue(known, log.state(seq), log[seq - log.next_seq], end if now is None else now)
+    queue.scheduled = [number for number in sorted(steps) if number <= step]
+    return Stuck(step, queue.requests())
+
+
+def _times(part: facts.Steps) -> Iterator[tuple[Any, ...]]:
+    """Yield the number of each step, that of its step_scheduled, and when that and its end were."""
+    scheduled, end = (part.times[TIMES.index(name)] for name in ("scheduled", "end"))
+    return zip(part.step, part.scheduled, scheduled, end, strict=True)
 
 
 class _Queue:
-    """One pass over the log, up to the step's step_scheduled."""
+    """The queue right after `event`, a step_scheduled; `now` is its time.
 
-    def __init__(self, log: EventLog, at: int, names: Mapping[int, str]) -> None:
-        self.names, self.state = names, State()
-        self.arrived: dict[int, int | None] = {}
-        self.since: dict[int, int] = {}  # the number of steps scheduled before it began to wait
-        self.scheduled = 0
-        self.now: int | None = None
-        for event in log[: at + 1]:
-            self._note(event)
-            self.state.apply(event)
-        event = log[at]
+    scheduled  the steps that were scheduled up to then
+    """
+
+    scheduled: list[int]
+
+    def __init__(self, known: Known, state: State, event: v.Event, now: int | None) -> None:
         assert isinstance(event, v.StepScheduled)
-        self.event = event
-        for later in log[at:]:
-            if isinstance(later, v.StepFinished) and later.step == self.state.step:
-                self.now = later.t.get("scheduled", later.t.get("end"))
-                break
-
-    def _note(self, event: v.Event) -> None:
-        match event:
-            case v.RequestArrived():
-                self.arrived[event.request] = event.t.get("at")
-                self.since[event.request] = self.scheduled
-            case v.Forked():
-                self.arrived[event.request] = self.arrived.get(event.parent)
-            case v.Preempted():
-                self.since[event.request] = self.scheduled
-            case v.StepScheduled():
-                self.scheduled += 1
+        self.state, self.event, self.now = state, event, now
+        self.names = unique_names(known.labels)
+        self.known = {one.id: one for one in known.requests}
 
     def requests(self) -> list[Waiting]:
         """Return the waiting requests, in the queue's order."""
         return [self._waiting(request) for request in self.state.waiting]
+
+    def _steps(self, request: facts.Request) -> int:
+        last = self.scheduled[-1]
+        preempted = [step for step, *_ in request.preemptions if step <= last]
+        since = preempted[-1] if preempted else request.examined
+        return len(self.scheduled) - bisect_left(self.scheduled, since)
 
     def _waiting(self, id_: int) -> Waiting:
         request, blocked = self.state.requests[id_], self.event.blocked
@@ -138,12 +143,12 @@ class _Queue:
                 words = text(_WORDS["behind"], who=self.names[behind])
             if "numbers" in MESSAGES["reasons"][reason]:
                 need, have = blocked.need, blocked.have
-        arrived = self.arrived.get(id_)
+        arrived: Any = self.known[id_].arrived_at
         mark = "unknown" if reason is None else mark_of(reason, self.state.source)
         return Waiting(
             request=id_,
             name=self.names[id_],
-            steps=self.scheduled - self.since.get(id_, 0),
+            steps=self._steps(self.known[id_]),
             age=None if arrived is None or self.now is None else max(0, self.now - arrived),
             is_preempted=request.preemptions > 0,
             reason=reason,

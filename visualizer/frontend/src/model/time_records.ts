@@ -126,7 +126,7 @@ export class TimeRecords {
     const step = this.#open.get(number) ?? unfinished(number);
     this.#open.delete(number);
     // It failed while the step before is being computed, whose time goes on.
-    for (const other of this.#open.keys()) if (other < number) return;
+    if (step.failed && this.#open.has(number - 1)) return;
     const { start = NaN, end = NaN, scheduled = end, launched = scheduled } = event.t ?? {};
     Object.assign(step, { begin: start, launched, ready: event.t?.ready ?? end, end });
     if (!(step.decodes + step.prefills)) step.launched = step.ready = end; // there was no pass
