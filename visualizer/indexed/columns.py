@@ -48,7 +48,9 @@ class Columns:
         if len(kinds) > 1 and not kinds <= {int, bool}:
             self.about.append([_MIXED, len(values)])  # 1 and 1.0 are different in JSON
             self.values.extend(values)
-        elif values.count(first) == len(values) and (first or float not in kinds):
+        elif values.count(first) == len(values) and (
+            first or float not in kinds or not array("d", values).tobytes().strip(b"\0")
+        ):  # -0.0 equals 0.0
             self.about.append([_CONSTANT, len(values), first])
         elif float in kinds:
             self._add(_DOUBLES, "d", values)

@@ -167,10 +167,10 @@ export class PackedLists {
 
   numbers(row: number): number[] {
     const begin = row ? this.#ends[row - 1] : 0;
+    const numbers = new Array(this.#ends[row] - begin);
     const items = this.#items;
-    return Array.from({ length: this.#ends[row] - begin }, (_, i) => {
-      return items[(begin + i) % items.length];
-    });
+    for (let i = 0; i < numbers.length; i++) numbers[i] = items[(begin + i) % items.length];
+    return numbers;
   }
 
   texts(row: number): string[] {

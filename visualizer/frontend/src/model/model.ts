@@ -40,7 +40,7 @@ export interface StepInfo {
 /** Events between two kept copies of the state: at most as many as a chunk of an indexed log has. */
 const KEYFRAME_EVERY = 1024;
 /** Copies of the state of an indexed log, which has states that need less memory. */
-const COPIES_KEPT = 64;
+const COPIES_KEPT = 8;
 /** Fewer at first: a short log has several copies, too. */
 const untilCopy = (seq: number) => Math.min(Math.max(128, seq >> 4), KEYFRAME_EVERY);
 /** Cached frames, because all panels ask for the same one. */

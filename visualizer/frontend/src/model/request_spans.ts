@@ -140,8 +140,9 @@ export class RequestSpan {
   get tokenSteps(): number[] {
     const own = this.#tokenSteps;
     if (Array.isArray(own)) return own;
-    let step = 0;
-    return own.lists.numbers(own.row).map((by) => (step += by));
+    const steps = own.lists.numbers(own.row);
+    for (let at = 1; at < steps.length; at++) steps[at] += steps[at - 1];
+    return steps;
   }
 
   set tokenSteps(steps: number[] | PackedList) {

@@ -49,7 +49,7 @@ const PERCENTILES = [
 export class RunSummary {
   /** Times between tokens, with how often each occurs. */
   #gaps: Map<number, number> = new Map();
-  /** Maps a request to its counted tokens and the gaps between them. */
+  /** Maps a request that has not ended to its counted tokens and the gaps between them. */
   #tokens: Map<number, { counted: number; gaps: number[] }> = new Map();
   /** Maps a finished request to its slowest times. */
   #ended: Map<number, { ttft: number; itl: number }> = new Map();
@@ -108,20 +108,21 @@ export class RunSummary {
   /** Counts a request's new tokens. Returns the time to its first token, or null if it is not known. */
   #count(span: RequestSpan) {
     const { tokenSteps, finished, id } = span;
+    const known = this.#ended.get(id);
+    if (known) return known.ttft;
     const own = this.#tokens.get(id) ?? { counted: 0, gaps: [] };
-    for (const gap of gapsOf(this.model, span, own.counted)) {
-      own.gaps.push(gap);
-      this.#gaps.set(gap, (this.#gaps.get(gap) ?? 0) + 1);
-    }
+    const gaps = gapsOf(this.model, tokenSteps, own.counted);
+    for (const gap of gaps) this.#gaps.set(gap, (this.#gaps.get(gap) ?? 0) + 1);
+    own.gaps = own.gaps.length ? own.gaps.concat(gaps) : gaps;
     own.counted = tokenSteps.length;
     this.#tokens.set(id, own);
     const isKnown = tokenSteps.length && span.arrivedAt !== null;
     const first = endOf(this.model, tokenSteps[0]);
     const ttft = isKnown ? unpaused(this.model, span.arrivedAt ?? NaN, first) : NaN;
     const isGone = finished && ["stop", "length"].includes(finished.reason);
-    if (isGone && !this.#ended.has(id) && !Number.isNaN(ttft)) {
+    if (isGone && !Number.isNaN(ttft)) {
       this.#ended.set(id, { ttft, itl: slowestGap(own.gaps) });
-      own.gaps = [];
+      this.#tokens.delete(id);
     }
     return Number.isNaN(ttft) ? null : ttft;
   }
@@ -161,23 +162,25 @@ const unpaused = ({ paused }: Model, begin: number, end: number) =>
   end - begin - paused.between(begin, end);
 
 /** The times before a request's tokens, from its second token or a later one on. */
-function gapsOf(model: Model, { tokenSteps }: RequestSpan, from = 1) {
-  const ends = tokenSteps.slice(Math.max(0, from - 1)).map((step) => endOf(model, step));
-  const gaps = ends.slice(1).map((end, index) => unpaused(model, ends[index], end));
-  return gaps.filter((gap) => !Number.isNaN(gap));
+function gapsOf(model: Model, tokenSteps: number[], from = 1) {
+  const gaps: number[] = [];
+  for (let at = Math.max(1, from); at < tokenSteps.length; at++) {
+    const gap = unpaused(model, endOf(model, tokenSteps[at - 1]), endOf(model, tokenSteps[at]));
+    if (!Number.isNaN(gap)) gaps.push(gap);
+  }
+  return gaps;
 }
 
 /** The 99th percentile of the times between tokens; 0 without any. */
 function slowestGap(gaps: number[]) {
-  const counts = new Map();
-  for (const gap of gaps) counts.set(gap, (counts.get(gap) ?? 0) + 1);
-  return counts.size ? quantiles(counts, [0.99])[0] : 0;
+  const sorted = Float64Array.from(gaps).sort();
+  return gaps.length ? quantile(0.99, gaps.length, (rank) => sorted[rank]) : 0;
 }
 
 /** Which limits a request broke so far. */
 export function lateness(model: Model, { request, ttft }: RequestTime, slo: Slo) {
   if (model.waterfall.unit !== "us") return { first: false, gaps: false };
-  const gaps = slowestGap(gapsOf(model, request)) > slo.itl;
+  const gaps = slowestGap(gapsOf(model, request.tokenSteps)) > slo.itl;
   return { first: ttft !== null && ttft > slo.ttft, gaps };
 }
 
@@ -201,7 +204,7 @@ export function percentiles(counts: Map<number, number>): Percentile[] {
 }
 
 /**
- * Quantiles with linear interpolation, as in pandas.
+ * Quantiles.
  *
  * @param counts by value, how often it occurs; not empty
  * @param shares ascending
@@ -219,12 +222,15 @@ function quantiles(counts: Map<number, number>, shares: number[]) {
       at++;
     }
   };
-  return shares.map((share) => {
-    const place = share * (total - 1);
-    const rank = Math.floor(place);
-    const low = valueAt(rank);
-    return rank === place ? low : low + (place - rank) * (valueAt(rank + 1) - low);
-  });
+  return shares.map((share) => quantile(share, total, valueAt));
+}
+
+/** A quantile with linear interpolation, as in pandas. */
+function quantile(share: number, total: number, valueAt: (rank: number) => number) {
+  const place = share * (total - 1);
+  const rank = Math.floor(place);
+  const low = valueAt(rank);
+  return rank === place ? low : low + (place - rank) * (valueAt(rank + 1) - low);
 }
 
 const total = (counts: Int32Array) => counts.reduce((sum, count) => sum + count, 0);
