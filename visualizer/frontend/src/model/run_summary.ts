@@ -49,10 +49,10 @@ const PERCENTILES = [
 export class RunSummary {
   /** Times between tokens, with how often each occurs. */
   #gaps: Map<number, number> = new Map();
-  /** Maps a request that has not ended to its counted tokens and the gaps between them. */
-  #tokens: Map<number, { counted: number; gaps: number[] }> = new Map();
-  /** Maps a finished request to its slowest times. */
-  #ended: Map<number, { ttft: number; itl: number }> = new Map();
+  /** Maps a request that has not ended to the number of its counted tokens and to the longest time between them. */
+  #open: Map<number, { counted: number; longest: number }> = new Map();
+  /** Maps a finished request to its times; `itl` is computed where the longest time is beyond the limit. */
+  #ended: Map<number, { ttft: number; longest: number; itl?: number }> = new Map();
   model: Model;
 
   constructor(model: Model) {
@@ -65,19 +65,27 @@ export class RunSummary {
     const ends: Record<string, number> = {};
     const ttfts: Map<number, number> = new Map();
     let [good, found, asked] = [0, 0, 0];
+    // Most tokens follow a token of the step before: their times are counted by step.
+    const stepGaps = Float64Array.from(measures.end, (end, index) =>
+      unpaused(model, measures.end[index - 1] ?? NaN, end),
+    );
+    const inARow = new Int32Array(stepCount);
     for (const span of requests) {
       const end = span.finished?.reason ?? "unfinished";
       ends[end] = (ends[end] ?? 0) + 1;
-      const ttft = this.#count(span);
+      const ttft = this.#count(span, stepGaps, inARow);
       if (ttft !== null) ttfts.set(ttft, (ttfts.get(ttft) ?? 0) + 1);
       const [admission] = span.admissions;
       if (span.sample === 0 && admission && !admission.resumed) {
         found += admission.found;
         asked += span.promptLength;
       }
-      const slowest = this.#ended.get(span.id);
-      if (slowest && slowest.ttft <= slo.ttft && slowest.itl <= slo.itl) good++;
+      const times = this.#ended.get(span.id);
+      if (!times || times.ttft > slo.ttft) continue;
+      if (times.longest > slo.itl) times.itl ??= slowestGap(gapsOf(model, span.tokenSteps));
+      if ((times.itl ?? times.longest) <= slo.itl) good++;
     }
+    for (const [index, count] of inARow.entries()) if (count) this.#add(stepGaps[index], count);
     const { waits, waitUnit } = this.#waits();
     const [drafted, accepted, guessing] = [
       measures.drafted,
@@ -105,26 +113,41 @@ export class RunSummary {
     };
   }
 
-  /** Counts a request's new tokens. Returns the time to its first token, or null if it is not known. */
-  #count(span: RequestSpan) {
-    const { tokenSteps, finished, id } = span;
+  /**
+   * Counts a request's new tokens. Returns the time to its first token, or null if it is not known.
+   *
+   * @param stepGaps the time from the end of the step before, by step
+   * @param inARow counts tokens that follow one of the step before, by step
+   */
+  #count(span: RequestSpan, stepGaps: Float64Array, inARow: Int32Array) {
+    const { finished, id, arrivedAt } = span;
     const known = this.#ended.get(id);
     if (known) return known.ttft;
-    const own = this.#tokens.get(id) ?? { counted: 0, gaps: [] };
-    const gaps = gapsOf(this.model, tokenSteps, own.counted);
-    for (const gap of gaps) this.#gaps.set(gap, (this.#gaps.get(gap) ?? 0) + 1);
-    own.gaps = own.gaps.length ? own.gaps.concat(gaps) : gaps;
-    own.counted = tokenSteps.length;
-    this.#tokens.set(id, own);
-    const isKnown = tokenSteps.length && span.arrivedAt !== null;
+    const { tokenSteps } = span;
+    const { firstStep } = this.model;
+    let { counted, longest } = this.#open.get(id) ?? { counted: 0, longest: 0 };
+    for (let at = Math.max(1, counted); at < tokenSteps.length; at++) {
+      const index = tokenSteps[at] - firstStep;
+      const isNext = tokenSteps[at] - tokenSteps[at - 1] === 1;
+      const gap = isNext ? stepGaps[index] : gapOf(this.model, tokenSteps, at);
+      if (Number.isNaN(gap)) continue;
+      if (gap > longest) longest = gap;
+      if (isNext) inARow[index]++;
+      else this.#add(gap, 1);
+    }
+    const isKnown = tokenSteps.length && arrivedAt !== null;
     const first = endOf(this.model, tokenSteps[0]);
-    const ttft = isKnown ? unpaused(this.model, span.arrivedAt ?? NaN, first) : NaN;
+    const ttft = isKnown ? unpaused(this.model, arrivedAt, first) : NaN;
     const isGone = finished && ["stop", "length"].includes(finished.reason);
     if (isGone && !Number.isNaN(ttft)) {
-      this.#ended.set(id, { ttft, itl: slowestGap(own.gaps) });
-      this.#tokens.delete(id);
-    }
+      this.#ended.set(id, { ttft, longest });
+      this.#open.delete(id);
+    } else this.#open.set(id, { counted: tokenSteps.length, longest });
     return Number.isNaN(ttft) ? null : ttft;
+  }
+
+  #add(gap: number, count: number) {
+    this.#gaps.set(gap, (this.#gaps.get(gap) ?? 0) + count);
   }
 
   /** How long requests waited, for each cause of waiting. */
@@ -161,15 +184,16 @@ const endOf = ({ measures, firstStep }: Model, step: number) =>
 const unpaused = ({ paused }: Model, begin: number, end: number) =>
   end - begin - paused.between(begin, end);
 
-/** The times before a request's tokens, from its second token or a later one on. */
-function gapsOf(model: Model, tokenSteps: number[], from = 1) {
-  const gaps: number[] = [];
-  for (let at = Math.max(1, from); at < tokenSteps.length; at++) {
-    const gap = unpaused(model, endOf(model, tokenSteps[at - 1]), endOf(model, tokenSteps[at]));
-    if (!Number.isNaN(gap)) gaps.push(gap);
-  }
-  return gaps;
-}
+/** The time before a token of a request, which is not its first. */
+const gapOf = (model: Model, tokenSteps: number[], at: number) =>
+  unpaused(model, endOf(model, tokenSteps[at - 1]), endOf(model, tokenSteps[at]));
+
+/** The times before a request's tokens, from its second token on. */
+const gapsOf = (model: Model, tokenSteps: number[]) =>
+  tokenSteps
+    .slice(1)
+    .map((_, i) => gapOf(model, tokenSteps, i + 1))
+    .filter((gap) => !Number.isNaN(gap));
 
 /** The 99th percentile of the times between tokens; 0 without any. */
 function slowestGap(gaps: number[]) {
