@@ -30,6 +30,9 @@ export interface Mask {
   mass: number | null; // the model's probability of all allowed tokens together, if the log has it
 }
 
+const NONE: never[] = [];
+const NOT_ADOPTED = { adopted: 0, source: "" };
+
 /** A field of a fact that is packed. */
 const packed = (list: unknown) => list as PackedList;
 
@@ -39,26 +42,30 @@ const MOST_UNPACKED = 1000;
 
 /** The tokens of a request of an index, unpacked when they are looked at. */
 class PackedContent implements Content {
-  #lists: Record<"tokens" | "texts" | "hashes" | "logprobs", PackedLists>;
+  #lists: PackedLists[]; // tokens, texts, hashes and log probabilities
   #row: number;
-  #known: Partial<Content> = {};
+  #known: Partial<Content> | null = null;
 
-  constructor({ tokens, texts, hashes, logprobs }: Facts["request"]) {
-    const lists = [tokens, texts, hashes, logprobs].map((list) => packed(list).lists);
-    this.#lists = { tokens: lists[0], texts: lists[1], hashes: lists[2], logprobs: lists[3] };
-    this.#row = packed(tokens).row;
+  /** @param before the request before it: those of a part of the index share their lists */
+  constructor({ tokens, texts, hashes, logprobs }: Facts["request"], before?: PackedContent) {
+    const { lists, row } = packed(tokens);
+    this.#lists =
+      before && before.#lists[0] === lists
+        ? before.#lists
+        : [tokens, texts, hashes, logprobs].map((list) => packed(list).lists);
+    this.#row = row;
   }
 
   get tokens() {
-    return (this.#unpacked.tokens ??= this.#lists.tokens.numbers(this.#row));
+    return (this.#unpacked.tokens ??= this.#lists[0].numbers(this.#row));
   }
 
   get texts() {
-    return (this.#unpacked.texts ??= this.#lists.texts.texts(this.#row));
+    return (this.#unpacked.texts ??= this.#lists[1].texts(this.#row));
   }
 
   get hashes() {
-    const hashes = (this.#unpacked.hashes ??= this.#lists.hashes.texts(this.#row));
+    const hashes = (this.#unpacked.hashes ??= this.#lists[2].texts(this.#row));
     return hashes.length ? hashes : undefined;
   }
 
@@ -66,19 +73,19 @@ class PackedContent implements Content {
     const known = this.#unpacked.logprobs;
     if (known) return known;
     const logprobs: number[] = [];
-    for (const [at, value] of this.#lists.logprobs.numbers(this.#row).entries())
+    for (const [at, value] of this.#lists[3].numbers(this.#row).entries())
       if (value <= 0) logprobs[at] = value;
-    return (this.#known.logprobs = logprobs);
+    return (this.#unpacked.logprobs = logprobs);
   }
 
   get #unpacked() {
     if (unpacked.size >= MOST_UNPACKED && !unpacked.has(this))
       for (const first of [...unpacked].slice(0, MOST_UNPACKED / 2)) {
-        first.#known = {};
+        first.#known = null;
         unpacked.delete(first);
       }
     unpacked.add(this);
-    return this.#known;
+    return (this.#known ??= {});
   }
 }
 
@@ -86,7 +93,6 @@ export class RequestSpan {
   /** Its tokens, which the states of the fold share with it. */
   content: Content;
   id: number;
-  short: string; // "r8"
   name = ""; // its label, numbered if another has it, or the short
   label: string;
   index = 0; // its place among all requests, in order of appearance
@@ -126,7 +132,6 @@ export class RequestSpan {
   constructor(request: Seen) {
     this.content = request.content;
     this.id = request.id;
-    this.short = `r${request.id}`;
     this.label = request.label;
     this.root = request.root;
     this.sample = request.sample;
@@ -135,6 +140,11 @@ export class RequestSpan {
     this.maxTokens = request.max_tokens;
     this.priority = request.priority;
     this.sampling = request.sampling;
+  }
+
+  /** Such as "r8". */
+  get short() {
+    return `r${this.id}`;
   }
 
   get tokenSteps(): number[] {
@@ -309,7 +319,7 @@ export class RequestSpans {
   /** Takes a request from an index; `named` follows once all are taken. */
   restore(fact: Facts["request"]) {
     const { lane, admitted, shortfall, forked, finished } = fact;
-    const content = new PackedContent(fact);
+    const content = new PackedContent(fact, this.list.at(-1)?.content as PackedContent);
     const span = new RequestSpan({ ...fact, num_seqs: fact.n, content });
     span.index = fact.index;
     span.lane = lane === null ? null : this.firstLane + lane;
@@ -322,14 +332,14 @@ export class RequestSpans {
     span.firstToken = fact.first_token;
     if (admitted) {
       const [step, found, adopted, source] = admitted;
-      span.admitted = { step, found, prefix: { adopted, source } };
+      span.admitted = { step, found, prefix: source ? { adopted, source } : NOT_ADOPTED };
     }
     span.shortfall = shortfall && { step: shortfall[0], missing: shortfall[1] };
     span.computed = fact.computed;
-    span.admissions = fact.admissions.map(([step, found, resumed, seq]) => {
+    span.admissions = made(fact.admissions, ([step, found, resumed, seq]) => {
       return { step, found, resumed, seq };
     });
-    span.preemptions = fact.preemptions.map(([step, computed, resume]) => {
+    span.preemptions = made(fact.preemptions, ([step, computed, resume]) => {
       return { step, computed, resume };
     });
     span.forked = forked && { step: forked[0], parent: forked[1] };
@@ -338,10 +348,10 @@ export class RequestSpans {
       span.finished = { step, reason, message, seq };
     }
     span.tokenSteps = packed(fact.token_steps);
-    span.drafted = fact.drafted;
-    span.forced = fact.forced;
-    span.segments = fact.segments.map(segmentOf);
-    span.before = fact.before.map(segmentOf);
+    span.drafted = made(fact.drafted, (place) => place);
+    span.forced = made(fact.forced, (place) => place);
+    span.segments = made(fact.segments, segmentOf);
+    span.before = made(fact.before, segmentOf);
     for (const [at, mask] of fact.masks.entries())
       if (mask) span.masks[at] = { allowed: mask[0], wanted: mask[1], mass: mask[2] };
     this.laneCount = Math.max(this.laneCount, Number(lane ?? -1) + 1);
@@ -352,6 +362,8 @@ export class RequestSpans {
   named() {
     this.list.sort((one, other) => one.index - other.index);
     for (const span of this.list) this.#name(span);
+    this.names.clear();
+    this.numbers.clear();
   }
 
   #of(id: number) {
@@ -529,6 +541,10 @@ function trim(span: RequestSpan, content: Content) {
   span.tokenSteps = span.tokenSteps.slice();
   span.segments = span.segments.slice();
 }
+
+/** The items of a list, none of which changes again; requests without any share one list. */
+const made = <From, To>(items: From[], item: (one: From) => To): To[] =>
+  items.length ? items.map(item) : (NONE as To[]);
 
 /** A segment of an index, with what its kind has. */
 function segmentOf(row: Facts["Segment"]): Segment {
