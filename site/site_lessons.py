@@ -37,6 +37,7 @@ from site_pages import Site
 from site_pictures import Job, draw
 
 WORKERS = 2
+_DARK = re.compile(r"url\(data:image/webp;base64,([^)]+)\)")
 _UNRUN: dict[str, Any] = {"ok": False, "outputs": []}
 
 Output = dict[str, Any]
@@ -314,6 +315,7 @@ def _stored(site: Site, name: str, outputs: list[Any]) -> Iterator[Output]:
     """Yield the outputs that the notebook stores, and write their pictures."""
     for at, output in enumerate(outputs):
         data = output.get("data", {})
+        after = outputs[at + 1].get("data", {}) if at + 1 < len(outputs) else {}
         if output.output_type == "stream":
             yield {"kind": "text", "stream": output.name, "text": output.text}
         elif "image/png" in data:
@@ -321,7 +323,17 @@ def _stored(site: Site, name: str, outputs: list[Any]) -> Iterator[Output]:
             width, height = _write_png(site.out / path, data["image/png"])
             words = data.get("text/plain", "").strip()
             alt = words if words.isprintable() else ""
-            yield {"kind": "image", "src": path, "width": width, "height": height, "alt": alt}
+            image: Output = {
+                "kind": "image",
+                "src": path,
+                "width": width,
+                "height": height,
+                "alt": alt,
+            }
+            if dark := _DARK.search(after.get("text/html", "")):
+                image["dark"] = f"images/lessons/{name}-{at}-dark.webp"
+                (site.out / image["dark"]).write_bytes(base64.b64decode(dark[1]))
+            yield image
         elif "text/markdown" in data:
             yield {"kind": "html", "html": render(data["text/markdown"], str).html}
 

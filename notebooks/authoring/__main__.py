@@ -2,8 +2,8 @@
 
 The committed outputs are for readers who run nothing, on a code host or in a fresh JupyterLab. A
 widget's reference would be dead there, and its state large. So each widget is stored as its picture
-in the light theme and its `repr`. When the cell runs, it shows the widget again. Stored pictures suit
-light and dark pages: a board is a light card with round corners, and a figure has no background.
+in both themes (`visualizer/widgets/picture.py`) and its `repr`. When the cell runs, it shows the widget
+again. A board is a card with round corners, and a figure has no background, so it suits every page.
 They have a palette, and one that shows the same as the stored one leaves the file as it is.
 Between a question and its answer nothing is stored.
 """
@@ -11,6 +11,7 @@ Between a question and its answer nothing is stored.
 import base64
 import io
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -31,11 +32,13 @@ from authoring.lab import (
     jupyterlab,
     open_notebook,
     run_all,
+    set_theme,
 )
 from authoring.numbers import untraced
 from authoring.palette import png
 from authoring.parts import METADATA, hidden, lessons
 from visualizer.pictures import chromium_path
+from visualizer.widgets.picture import picture_outputs
 
 PNG = "image/png"
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -43,7 +46,10 @@ DRAWN = ".underglass, .js-plotly-plot"  # elements that pictures are taken of
 # What is drawn around a picture is left out of it, so that it looks right on light and dark pages.
 FIGURE = "* { background: transparent !important; }"
 CARD = """:has([data-card]) { background: transparent !important; }
-[data-card] { border-radius: 12px; box-shadow: inset 0 0 0 1px #c9cdd5; }"""
+[data-card] { border-radius: 12px; box-shadow: inset 0 0 0 1px #c9cdd5; }
+[data-card][data-theme="dark"] { box-shadow: inset 0 0 0 1px #454b55; }"""
+_DARK = re.compile(r"url\(data:image/\w+;base64,([^)]+)\)")
+Places = dict[tuple[int, int], bytes]  # pictures by cell and output
 SIZE: ViewportSize = {
     "width": 1390,
     "height": 2400,
@@ -83,6 +89,7 @@ def store(page: Page, address: str, lesson: Path) -> None:
     run_all(page)
     notebook = nbformat.read(lesson, as_version=4)
     ran = cells(page)
+    light, dark = (_pictures(page, ran, theme) for theme in ("light", "dark"))
     count = 0
     for index, (stored, run) in enumerate(zip(notebook.cells, ran, strict=True)):
         stored.metadata = nbformat.from_dict({"tags": list(stored.metadata.get("tags", []))})
@@ -90,7 +97,7 @@ def store(page: Page, address: str, lesson: Path) -> None:
             continue
         count += 1
         stored.execution_count = count
-        outputs = _outputs(page, index, run["outputs"], count)
+        outputs = _outputs(index, run["outputs"], count, light, dark)
         _keep_pictures(stored.outputs, outputs)
         stored.outputs = [nbformat.from_dict(one) for one in outputs]
     for index, number in untraced(notebook.cells, ran=True):
@@ -110,41 +117,59 @@ def _empty(folder: Path) -> Path:
 
 
 def _outputs(
-    page: Page, index: int, outputs: list[dict[str, Any]], count: int
+    index: int, outputs: list[dict[str, Any]], count: int, light: Places, dark: Places
 ) -> list[dict[str, Any]]:
     """Return a cell's outputs for readers who run nothing."""
     stored: list[dict[str, Any]] = []
+    left = 0  # outputs that a widget stored after itself
     for place, output in enumerate(outputs):
         if output["output_type"] == "error":
             raise LessonError(f"cell {index}: {output['ename']}: {output['evalue']}")
+        if left:
+            left -= 1
+            continue
         one = {key: value for key, value in output.items() if key != "transient"}
         if one["output_type"] == "stream":
             one["text"] = "".join(one["text"])
             if stored and stored[-1].get("name") == one["name"]:
                 stored[-1]["text"] += one["text"]
                 continue
-        else:
-            one["metadata"] = {}
-            one["data"] = _data(page, index, place, dict(one["data"]))
-            if one["output_type"] == "execute_result":
-                one["execution_count"] = count
-        stored.append(one)
+            stored.append(one)
+            continue
+        one["metadata"] = {}
+        if one["output_type"] == "execute_result":
+            one["execution_count"] = count
+        words = "".join(one["data"].get("text/plain", ""))
+        shown, at = [dict(one["data"])], (index, place)
+        if at in dark:
+            left, shown = 2, picture_outputs(light[at], _webp(dark[at]), words)
+        elif at in light:
+            shown = [{PNG: base64.b64encode(light[at]).decode(), "text/plain": words}]
+        elif WIDGET in one["data"]:
+            shown = [{"text/plain": words}]  # radio buttons; not stored in the end
+        stored += [one | {"data": data} for data in shown]
     return stored
 
 
-def _data(page: Page, index: int, place: int, data: dict[str, Any]) -> dict[str, Any]:
-    if WIDGET not in data and PLOTLY not in data:
-        return data
-    text = data.get("text/plain", "")
-    plain = {"text/plain": "".join(text)}
-    if WIDGET in data and "".join(text).startswith(("Predict.", "Decide.")):
-        return plain  # radio buttons; not stored in the end
-    drawn = cell(page, index).locator(".jp-OutputArea-child").nth(place).locator(DRAWN).first
-    if WIDGET in data:
-        expect(drawn).to_have_attribute("data-ready", "true", timeout=60_000)
-    page.mouse.move(0, 0)  # nothing hovered
-    picture = _picture(page, drawn, FIGURE if PLOTLY in data else CARD)
-    return {PNG: base64.b64encode(picture).decode(), **plain}
+def _pictures(page: Page, ran: list[dict[str, Any]], theme: str) -> Places:
+    """Return the pictures of all widgets, and in the light theme those of all figures."""
+    set_theme(page, f"JupyterLab {theme.capitalize()}")
+    pictures = {}
+    for index, run in enumerate(ran):
+        for place, output in enumerate(run.get("outputs", [])):
+            data = output.get("data", {})
+            asks = "".join(data.get("text/plain", "")).startswith(("Predict.", "Decide."))
+            if (WIDGET not in data or asks) and (PLOTLY not in data or theme == "dark"):
+                continue
+            child = cell(page, index).locator(".jp-OutputArea-child").nth(place)
+            drawn = child.locator(DRAWN).first
+            if WIDGET in data:
+                expect(drawn).to_have_attribute("data-ready", "true", timeout=60_000)
+                expect(drawn).to_have_attribute("data-theme", theme)
+            page.mouse.move(0, 0)  # nothing hovered
+            css = FIGURE if PLOTLY in data else CARD
+            pictures[index, place] = _picture(page, drawn, css)
+    return pictures
 
 
 def _picture(page: Page, drawn: Locator, css: str) -> bytes:
@@ -157,15 +182,27 @@ def _picture(page: Page, drawn: Locator, css: str) -> bytes:
     return png(screenshot)
 
 
+def _webp(picture: bytes) -> bytes:
+    """Return the same pixels in fewer bytes, for a style sheet: all browsers know WebP."""
+    content = io.BytesIO()
+    Image.open(io.BytesIO(picture)).convert("RGBA").save(content, "WEBP", lossless=True, method=6)
+    return content.getvalue()
+
+
 def _keep_pictures(before: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> None:
     """Keep the stored bytes of a picture that shows the same: another zlib packs it differently."""
-    stored = {_pixels(one["data"][PNG]): one["data"][PNG] for one in before if _has_picture(one)}
-    for data in (one["data"] for one in outputs if _has_picture(one)):
-        data[PNG] = stored.get(_pixels(data[PNG]), data[PNG])
+    stored = {_pixels(picture): one["data"] for one in before if (picture := _stored_in(one))}
+    for one in outputs:
+        if picture := _stored_in(one):
+            kept = stored.get(_pixels(picture), {})
+            one["data"] |= {kind: kept[kind] for kind in (PNG, "text/html") if kind in kept}
 
 
-def _has_picture(output: dict[str, Any]) -> bool:
-    return PNG in output.get("data", {})
+def _stored_in(output: dict[str, Any]) -> str | None:
+    """Return the picture in an output, or in a style sheet."""
+    data = output.get("data", {})
+    dark = _DARK.search("".join(data.get("text/html", "")))
+    return dark[1] if dark else data.get(PNG)
 
 
 def _pixels(picture: str) -> tuple[tuple[int, int], bytes]:

@@ -117,6 +117,12 @@ def run_all(page: Page) -> None:
     page.wait_for_function("() => window.lessonHasRun", timeout=PATIENCE_MS)
 
 
+def set_theme(page: Page, name: str) -> None:
+    """Set JupyterLab's theme, by its name."""
+    change = "name => window.jupyterapp.commands.execute('apputils:change-theme', { theme: name })"
+    page.evaluate(change, name)
+
+
 def cells(page: Page) -> list[dict[str, Any]]:
     """Return the open notebook's cells with outputs, as they would be saved."""
     found: list[dict[str, Any]] = page.evaluate(_CELLS)

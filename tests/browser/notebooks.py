@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
+import nbformat
+from nbconvert import HTMLExporter
 from playwright.sync_api import Locator, Page, expect
 
 from authoring.lab import open_notebook
-
-__all__ = ["expect_said", "open_saved", "run_cell", "set_theme", "write_notebook"]
 
 
 def write_notebook(path: Path, cells: list[str]) -> None:
@@ -37,6 +37,17 @@ def open_saved(page: Page, address: str, name: str, widget: Locator) -> None:
     raise AssertionError(f"{name}: JupyterLab lost the saved widgets five times")
 
 
+def open_exported(page: Page, notebook: Path, theme: str) -> Page:
+    """Open the page that nbconvert makes of a notebook, without a network."""
+    exported = notebook.with_suffix(".html")
+    html, _ = HTMLExporter(theme=theme).from_notebook_node(nbformat.read(notebook, as_version=4))
+    exported.write_text(html)
+    alone = page.context.browser.new_page()  # type: ignore[union-attr]
+    alone.route("http*://**", lambda route: route.abort())
+    alone.goto(exported.as_uri())
+    return alone
+
+
 def run_cell(page: Page, index: int) -> None:
     page.evaluate(
         """async (index) => {
@@ -51,9 +62,3 @@ def run_cell(page: Page, index: int) -> None:
 
 def expect_said(page: Page, said: str) -> None:
     expect(page.locator(".jp-OutputArea-output").get_by_text(said, exact=True)).to_be_visible()
-
-
-def set_theme(page: Page, name: str) -> None:
-    page.evaluate(
-        "name => window.jupyterapp.commands.execute('apputils:change-theme', { theme: name })", name
-    )

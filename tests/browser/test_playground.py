@@ -1,11 +1,9 @@
 """The playground in a real JupyterLab: a control is moved, and the picture follows."""
 
-import nbformat
 import pytest
-from nbconvert import HTMLExporter
 from playwright.sync_api import expect
 
-from tests.browser.notebooks import expect_said, open_saved, run_cell
+from tests.browser.notebooks import expect_said, open_exported, open_saved, run_cell
 from tests.browser.test_jupyterlab import save, shut_down
 from visualizer.playing.questions import QUESTIONS
 
@@ -17,9 +15,7 @@ CELLS = [
 ]
 
 
-def test_a_control_moves_the_lanes_and_the_run_before_stays_as_an_outline(
-    open_cells, jupyter, chromium
-):
+def test_a_control_moves_the_lanes_and_the_run_before_stays_as_an_outline(open_cells, jupyter):
     page = open_cells("playground.ipynb", CELLS, width=1600, height=1200)
     root = page.locator(".jp-OutputArea-output .ug-play").first
     expect(root.locator("h1")).to_have_text(QUESTIONS[0].text)
@@ -48,16 +44,12 @@ def test_a_control_moves_the_lanes_and_the_run_before_stays_as_an_outline(
     expect(root.locator("h1")).to_have_text(QUESTIONS[1].text)
 
     # Saved: nbconvert shows the last run without a network, and JupyterLab without a kernel; each once.
-    (address, folder), path = jupyter, jupyter[1] / "playground.ipynb"
+    address, folder = jupyter
     expect(page.locator(".ug-play:visible")).to_have_count(1)
     expect(page.locator(".ug-saved h1")).to_have_text(QUESTIONS[1].text)
     save(page)
-    exported = folder / "playground.html"
-    exported.write_text(HTMLExporter().from_notebook_node(nbformat.read(path, 4))[0])
-    alone = chromium.new_page()
-    alone.route("http*://**", lambda route: route.abort())
-    alone.goto(exported.as_uri())
+    alone = open_exported(page, folder / "playground.ipynb", "light")
     expect(alone.locator("h1:visible")).to_have_text(QUESTIONS[1].text)
     shut_down(page)
-    open_saved(page, address, path.name, page.locator(".ug-play:visible"))
+    open_saved(page, address, "playground.ipynb", page.locator(".ug-play:visible"))
     expect(page.locator(".ug-play h1:visible")).to_have_text(QUESTIONS[1].text)

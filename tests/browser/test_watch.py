@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from tests.browser.board import BoardOnPage
 from tests.browser.live import ask, expect_same_as_trace, held_server, steps
 from tests.browser.notebooks import expect_said, run_cell
+from tests.browser.test_jupyterlab import wait_for_pictures
 
 pytestmark = pytest.mark.usefixtures("patience")
 
@@ -49,6 +50,7 @@ def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(open_cel
 
         first.process.kill()
         board.expect_data(live="lost", step=10)
+        assert wait_for_pictures(page, 1)  # of the moment at which it came to rest
     with held_server(port=urlsplit(first.url).port) as second:
         ask(second.url, "Di")
         expect(board.root).to_have_attribute("data-live", "live")

@@ -3,17 +3,20 @@
 import os
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 
 from tests.server.console import invoke, refused
 from underglass.workbook import LESSONS
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     """The command lines that JupyterLab was started with."""
     calls: list[list[str]] = []
     monkeypatch.setattr("jupyterlab.labapp.main", calls.append)
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     monkeypatch.setenv("PYTHONPATH", "mine")  # restored, because the command changes it
     return calls
 
@@ -29,7 +32,8 @@ def test_lab_copies_the_lessons_and_opens_the_first(
     assert f"--ServerApp.root_dir={folder}" in options
     assert "--LabApp.default_url=/doc/tree/00_first_look.ipynb" in options
     assert {"--no-browser", "--ServerApp.port=8999", "--ServerApp.token=x"} <= set(options)
-    assert (folder / "00_first_look.ipynb").is_file()
+    lesson = nbformat.read(folder / "00_first_look.ipynb", as_version=4)
+    assert NotebookNotary().check_signature(lesson)
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(LESSONS), "mine"]
 
 

@@ -45,10 +45,11 @@ def lab(
         fail(f"DIR must be a folder, got {folder}, which is a file")
     from jupyterlab.labapp import main
 
-    from underglass.workbook import LESSONS, root_of, update
+    from underglass.workbook import LESSONS, root_of, trust, update
 
     try:
         said = update(folder, fresh)
+        trust(folder)
     except ValueError as error:
         fail(f"--{error}")
     except OSError as error:

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-import anywidget
 import httpx
 import ipywidgets
 import traitlets
 from httpx_sse import EventSource
 
 from visualizer.front_end import part_of_board
+from visualizer.widgets.picture import PictureWidget
 
 READ_TIMEOUT = 40.0  # seconds; an idle server sends a comment every 15 seconds
 EVENTS = "/events"
@@ -38,8 +38,8 @@ class Feed(ipywidgets.Widget):  # type: ignore[misc]
     shown = traitlets.Dict().tag(sync=True)
 
 
-class FeedWidget(anywidget.AnyWidget):
-    """A widget that shows a server's event stream.
+class FeedWidget(PictureWidget):
+    """A widget that shows a server's event stream. Its picture is that of the last calm moment.
 
     url         the server's URL
     connected   whether an event stream is open

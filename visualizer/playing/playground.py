@@ -6,32 +6,27 @@
     show(p.log), compare(p.previous, p.log)
 
 The run before stays as an outline below each bar. The browser waits until the controls stop moving, and
-there are never two runs at the same time. A second output has the same page as HTML, for both themes,
-so that nbconvert and other readers of a saved notebook show the last run without a kernel or a network.
+there are never two runs at the same time. A notebook saves the page as HTML, for both themes
+(`visualizer/widgets/picture.py`).
 """
 
 import asyncio
 from dataclasses import replace
 from typing import Any
 
-import anywidget
 import traitlets
-from IPython.display import DisplayHandle
 
 from engine.core.log import EventLog
 from visualizer.front_end import built
 from visualizer.playing.game import Game
 from visualizer.playing.questions import QUESTIONS
 from visualizer.playing.rerun import Cost, EngineConfig, Setup, SetupError, Workload
+from visualizer.widgets.picture import Output, SavedWidget, page_outputs
 
-# nbconvert's pages have the same classes as JupyterLab.
-_ONE_OF_TWO = (
-    ".jp-OutputArea-child:has(.ug-play) + .jp-OutputArea-child:has(.ug-saved) { display: none; }"
-)
 OWN_TRAFFIC = len(QUESTIONS) - 1  # the question without a goal
 
 
-class Playground(anywidget.AnyWidget):
+class Playground(SavedWidget):
     """Controls for a workload, and the run that results from them.
 
     log        the log of this run
@@ -48,6 +43,7 @@ class Playground(anywidget.AnyWidget):
         self._running: asyncio.Task[None] | None = None
         super().__init__(page=game.html(), _esm=built("play.js").read_text("utf-8"))
         self.on_msg(self._on_message)
+        self.observe(lambda _: self._save(), "page")
 
     @property
     def log(self) -> EventLog:
@@ -119,22 +115,9 @@ class Playground(anywidget.AnyWidget):
         self.game.show(setup, run)
         self.page = self.game.html()
 
-    def _ipython_display_(self) -> None:
-        """Display the widget, and below it the page as HTML, which is hidden while the widget lives."""
-        bundle = self._repr_mimebundle_()
-        assert bundle is not None, "only a widget without a view has no bundle"
-        data, metadata = bundle
-        # IPython does not type display handles.
-        shown: Any = DisplayHandle()  # type: ignore[no-untyped-call]
-        saved: Any = DisplayHandle()  # type: ignore[no-untyped-call]
-        shown.display(data | {"text/plain": repr(self)}, metadata=metadata, raw=True)
-        saved.display(self._saved(), raw=True)
-        self.observe(lambda _: saved.update(self._saved(), raw=True), "page")
-
-    def _saved(self) -> dict[str, str]:
+    def _saved(self) -> list[Output]:
         """Return the page for readers without this kernel: its controls do nothing there."""
-        saved = f'<style>{_ONE_OF_TWO}</style><div class="ug-saved" inert>{self.page}</div>'
-        return {"text/html": saved, "text/plain": ""}
+        return page_outputs(f'<div class="ug-saved" inert>{self.page}</div>')
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())

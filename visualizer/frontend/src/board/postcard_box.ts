@@ -16,6 +16,7 @@ import { GifWriter } from "../host/gif.ts";
 import { pngOf } from "../host/png.ts";
 import type { Board } from "./board.ts";
 import { Box } from "./box.ts";
+import type { ThemeName } from "./theme.ts";
 
 const { width, height, scale } = POSTCARD;
 const MOST_FRAMES = 120;
@@ -28,8 +29,8 @@ function postcardSvg(card: Card, theme: Theme) {
   return painter.svg(postcardTitle(card));
 }
 
-/** The postcard as the bytes of a PNG file, on a light ground unless a theme is given. */
-export async function postcardPng(card: Card, theme: Theme = THEMES.light) {
+/** The postcard as the bytes of a PNG file. */
+async function postcardPng(card: Card, theme: Theme) {
   const canvas = document.createElement("canvas");
   const painter = new CanvasPainter(canvas);
   painter.begin(width, height, scale / (globalThis.devicePixelRatio || 1), theme);
@@ -85,6 +86,10 @@ export function cardOf(board: Board): Card {
     link: /^https?:/.test(link) ? link : null,
   };
 }
+
+/** Draws the board's postcard in a theme. */
+export const cardDrawer = (board: Board) => (theme: ThemeName) =>
+  postcardPng(cardOf(board), THEMES[theme]);
 
 export class PostcardBox extends Box {
   card!: Card;

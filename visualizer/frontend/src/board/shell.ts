@@ -71,7 +71,11 @@ export class Shell {
   /** Sets the theme; by default, the host's. */
   setTheme(name: ThemeName = this.fixedTheme ?? themeName()) {
     this.theme = dress(this.root, name);
-    if (this.laidOutFor) this.render();
+    if (!this.laidOutFor) return;
+    if (this.root.clientWidth) return this.render();
+    // JupyterLab hides its page while it changes its theme.
+    this.laidOutFor = 0;
+    requestAnimationFrame(() => this.laidOutFor || this.layout());
   }
 
   /** Fits what is shown to its width. */

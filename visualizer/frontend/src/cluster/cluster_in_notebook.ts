@@ -8,7 +8,7 @@ import { h } from "../drawing/html.ts";
 import { KernelSync } from "../host/kernel_sync.ts";
 import { fromBase64 } from "../host/log_bytes.ts";
 import { askForAWhile, hear, seatIn, tourFrom, type Widget } from "../host/notebook.ts";
-import { keep, moveInto } from "../host/outputs.ts";
+import { keep } from "../host/outputs.ts";
 import { ClusterBoard } from "./cluster_board.ts";
 import { drawClusterComparison } from "./compare_clusters.ts";
 import { loadCluster } from "./mount_cluster.ts";
@@ -18,8 +18,6 @@ const PATIENCE = 5000; // ms to wait for a kernel that may be busy or gone
 /** anywidget's `render`. */
 export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   const ending = signal ?? new AbortController().signal;
-  const key = `cluster ${traits.model_id ?? Math.random()}`;
-  if (moveInto(el, key)) return;
   const board = new ClusterBoard(el, {
     signal: ending,
     level: traits.get("level"),
@@ -33,7 +31,7 @@ export async function clusterInNotebook({ model: traits, el, signal }: Widget) {
   board.tell = () => tourFrom(traits);
   board.seatOf = (replica) => seatIn(traits, replica);
   const sync = new KernelSync(traits, layout && `IPY_MODEL_${layout}`, () => known(board));
-  keep({ model: traits, el }, key, board, () => [board]);
+  keep(traits, board, () => [board]);
   const follow = (name: string, go: () => void) =>
     hear(traits, `change:${name}`, () => board.model && go(), ending);
   follow(
@@ -68,10 +66,8 @@ const known = ({ model, state, selected, level }: ClusterBoard) =>
 /** anywidget's `render` of a comparison. */
 export async function clusterComparisonInNotebook({ model: traits, el, signal }: Widget) {
   const ending = signal ?? new AbortController().signal;
-  const key = `clusters ${traits.model_id ?? Math.random()}`;
-  if (moveInto(el, key)) return;
   const logs = ["a", "b"].map((name) => fromBase64(traits.get(name)));
   const [names, scenes] = [traits.get("names"), traits.get("scenes")];
   const page = await drawClusterComparison(el, logs, { names, scenes, signal: ending });
-  keep({ model: traits, el }, key, page, () => [page]);
+  keep(traits, page, () => [page]);
 }

@@ -22,7 +22,7 @@ import {
   partOnly,
   type Widget,
 } from "../host/notebook.ts";
-import { keep, moveInto } from "../host/outputs.ts";
+import { keep } from "../host/outputs.ts";
 import type { Model } from "../model/model.ts";
 import { openTour } from "../tour/open_tour.ts";
 import type { Scene } from "../tour/scenes.ts";
@@ -79,8 +79,6 @@ export const comparisonInNotebook =
   (load: Load): ((widget: Widget) => Promise<void>) =>
   async ({ model: traits, el, signal = new AbortController().signal, host }) => {
     const references: string[] = [traits.get("a"), traits.get("b")];
-    const key = references.join();
-    if (moveInto(el, key)) return;
     const shared = await Promise.all(references.map((name) => modelOf(traits, host, name)));
     const views = references.map((name) => viewOf(name));
     const logs = await Promise.all(
@@ -95,7 +93,7 @@ export const comparisonInNotebook =
       loadTour: () => partFrom(shared[0], "tour.js"),
     });
     const parts = () => [page, ...page.boards.flatMap((board) => board ?? [])];
-    keep({ model: traits, el }, key, page, parts);
+    keep(traits, page, parts);
     const lost = shared.findIndex((_, side) => !logs[side].byteLength);
     if (lost >= 0) return page.tell(`${facts.names[lost]}: ${missing(shared[lost])}`);
     await page.fill(logs);

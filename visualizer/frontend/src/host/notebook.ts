@@ -10,14 +10,14 @@
  */
 
 import { Board } from "../board/board.ts";
-import { cardOf, postcardPng } from "../board/postcard_box.ts";
+import { cardDrawer } from "../board/postcard_box.ts";
 import type { Seat } from "../board/seat.ts";
 import { type Opening, type View, viewOf } from "../board/view.ts";
 import { h } from "../drawing/html.ts";
 import type { Told } from "../tour/open_tour.ts";
 import { KernelSync, type WidgetModel } from "./kernel_sync.ts";
 import { asBytes, fromBase64 } from "./log_bytes.ts";
-import { keep, moveInto } from "./outputs.ts";
+import { keep } from "./outputs.ts";
 
 /** draws a log */
 export type Load = (board: Board, log: ArrayBufferView, opening: Opening) => Promise<void>;
@@ -38,8 +38,6 @@ export const inNotebook =
   async ({ model: traits, el, signal, host }) => {
     const ending = signal ?? new AbortController().signal;
     const reference = traits.get("view_model");
-    const key = [reference, traits.get("panel"), traits.get("only")].join();
-    if (moveInto(el, key)) return;
     const shared = await modelOf(traits, host, reference);
     const view = viewOf(reference);
     const board = new Board(el, {
@@ -66,8 +64,7 @@ export const inNotebook =
       (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
     ));
     const isWhole = !traits.get("panel") && !traits.get("only");
-    const draw = isWhole ? () => postcardPng(cardOf(board)) : undefined;
-    keep({ model: traits, el }, key, board, () => [board], draw);
+    keep(traits, board, () => [board], isWhole ? cardDrawer(board) : undefined);
     board.showMessage("loading", h("p.muted", "Requesting the log"));
     const listen = (name: string, handler: (...what: any[]) => void) =>
       hear(shared, name, (...what) => ending.aborted || handler(...what), ending);

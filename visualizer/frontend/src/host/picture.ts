@@ -16,17 +16,21 @@ const SCALES = [1, 0.75, 0.5];
 const NOT_IN_XML = /[^\t\n\r -\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 
 /**
- * PNG bytes of `root`, on a white background in any theme; null if the browser cannot draw it. `parts`
- * are the boards and sheets in it, which know how to set a theme.
+ * PNG bytes of `root` in a theme; null if the browser cannot draw it. `parts` are the boards and sheets in it, which
+ * know how to set a theme.
  */
-export async function pictureOf(root: HTMLElement, parts: Themed[]): Promise<Uint8Array | null> {
+export async function pictureOf(
+  root: HTMLElement,
+  parts: Themed[],
+  theme: ThemeName,
+): Promise<Uint8Array | null> {
   const { width, height } = root.getBoundingClientRect();
   if (!width || !height) return null;
   // The browser does not paint in between, so the other theme is never visible.
-  const isDark = root.dataset.theme !== "light";
-  if (isDark) for (const part of parts) part.setTheme("light");
+  const isOther = root.dataset.theme !== theme;
+  if (isOther) for (const part of parts) part.setTheme(theme);
   const copy = copyOf(root);
-  if (isDark) for (const part of parts) part.setTheme();
+  if (isOther) for (const part of parts) part.setTheme();
   copy.style.cssText += `; width: ${width}px; height: ${height}px; margin: 0`;
   const markup = new XMLSerializer().serializeToString(copy).replace(NOT_IN_XML, "");
   const image = new Image(width, height);

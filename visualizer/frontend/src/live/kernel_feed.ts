@@ -5,9 +5,11 @@
 
 import type { Fetch } from "../board/seat.ts";
 import type { Shell } from "../board/shell.ts";
+import type { ThemeName } from "../board/theme.ts";
 import { h } from "../drawing/html.ts";
 import type { WidgetModel } from "../host/kernel_sync.ts";
 import { hear, modelOf, type Widget } from "../host/notebook.ts";
+import { keepPicture } from "../host/outputs.ts";
 import type { FeedMessage, Live } from "./live.ts";
 import { subscribe } from "./live_feed.ts";
 
@@ -20,11 +22,17 @@ export async function followKernel(
     signal: AbortSignal,
     traits: WidgetModel,
     rejoin: () => void,
-  ) => { board: Shell; live: Live<any, any>; go?: (place: any) => void },
+  ) => {
+    board: Shell;
+    live: Live<any, any>;
+    draw?: (theme: ThemeName) => Promise<Uint8Array>;
+    go?: (place: any) => void;
+  },
 ) {
   const traits = await modelOf(model, host, model.get("feed"));
   if (signal.aborted) return;
-  const { board, live, go } = begin(signal, traits, () => rejoin());
+  const { board, live, draw, go } = begin(signal, traits, () => rejoin());
+  keepPicture(model, board, () => [board], draw, true);
   const tellBusy = () =>
     board.showMessage(
       "waiting",

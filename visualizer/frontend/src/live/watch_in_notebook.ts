@@ -1,6 +1,7 @@
 /** A live board in a notebook, whose kernel reads the server's feed. */
 
 import { Board } from "../board/board.ts";
+import { cardDrawer } from "../board/postcard_box.ts";
 import type { ViewState } from "../board/store.ts";
 import { seatFrom, type Widget } from "../host/notebook.ts";
 import type { RunInWords } from "../panels/run_panel.ts";
@@ -45,5 +46,5 @@ export const watchInNotebook = (widget: Widget) =>
       board.restore(place);
       if (following != null) live.follow(following);
     };
-    return { board, live, go };
+    return { board, live, draw: cardDrawer(board), go };
   });
