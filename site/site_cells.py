@@ -20,10 +20,17 @@ _NEEDS = {
     "websockets": "a server",
     "fastapi": "a server",
     "parity": "the recordings of vLLM's decisions",
-    "llguidance": "a library for grammars",
+    "llguidance": "llguidance",
     "IPython": "Jupyter",
 }
 
+
+# Why a page does not have it.
+_WHY = {
+    "NumPy": ", because PyPI has no build of it for browsers",
+    "llguidance": ", a library for grammars of which PyPI has no build for browsers",
+    "PyTorch": ", because there is no build of it for browsers",
+}
 
 _CONDITIONS = "threads, a clock or an event loop like a server's"
 _NEVER_ENDED = {"name": "GeneratorExit", "message": ""}
@@ -35,11 +42,13 @@ class Verdict:
 
     reason      what the cell needs that a page does not have; empty if the cell runs
     has_figure  whether one of its outputs is a stored picture of a Plotly figure
+    explains    whether it is the lesson's first cell with this reason
     """
 
     cell: int
     reason: str = ""
     has_figure: bool = False
+    explains: bool = False
 
     @property
     def runs(self) -> bool:
@@ -49,10 +58,11 @@ class Verdict:
     @property
     def needs(self) -> str:
         """The sentence that the page shows below a cell that does not run."""
-        return (
-            f"This cell needs {self.reason}, which this page does not have. The output below comes "
-            "from the stored notebook."
-        )
+        stored = "The output below comes from the stored notebook."
+        if not self.explains:
+            return f"This cell needs {self.reason}, too. {stored}"
+        why = _WHY.get(self.reason, "")
+        return f"This cell needs {self.reason}, which this page does not have{why}. {stored}"
 
 
 def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, Verdict]:
@@ -73,7 +83,8 @@ def verdicts(sources: Mapping[int, str], runs: Mapping[int, Any]) -> dict[int, V
         inherits = error["name"] in ("NameError", "AssertionError")
         inherited = next((lost[name] for name in used & lost.keys()), "") if inherits else ""
         reason = inherited or _reason(error)
-        found[cell] = Verdict(cell, reason)
+        explains = all(one.reason != reason for one in found.values())
+        found[cell] = Verdict(cell, reason, explains=explains)
         lost |= {name: reason for name in _names(source) if name not in lost}
     return found
 

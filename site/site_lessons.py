@@ -62,6 +62,7 @@ class Code:
     code: str
     runs: bool
     needs: str
+    explains: bool
     outputs: list[Output]
     figure: str = ""
     only_asks: bool = False
@@ -275,6 +276,7 @@ def _lesson(site: Site, path: Path, cells: list[Any], runs: Runs) -> Lesson:
                 _highlighted(cell.source),
                 verdict.runs,
                 verdict.needs,
+                verdict.explains,
                 outputs,
                 figure=picture["src"] if picture else "",
                 only_asks=_only_asks(cell.source),

@@ -56,11 +56,6 @@ def served(folder: Path) -> Iterator[str]:
 class _Handler(http.server.SimpleHTTPRequestHandler):
     BASE = "/a/folder/"
     protocol_version = "HTTP/1.1"
-    extensions_map = {
-        **http.server.SimpleHTTPRequestHandler.extensions_map,
-        ".mjs": "text/javascript",
-        ".js": "text/javascript",
-    }
 
     def translate_path(self, path: str) -> str:
         if not path.startswith(self.BASE):

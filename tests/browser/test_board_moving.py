@@ -222,6 +222,11 @@ def test_a_term_explains_itself_with_the_numbers_of_the_step(open_board):
     expect(card).to_be_visible()
     board.page.keyboard.press("Escape")
     expect(card).to_be_hidden()
+    board = open_board(None, "#step=30", on=board.page)
+    board.page.set_viewport_size({"width": 1280, "height": 900})
+    board.root.locator("canvas.strip").hover(position={"x": 30, "y": 39})  # a painted word
+    expect(card).to_have_attribute("data-about", "KV block")
+    expect(card).to_contain_text("Step 30:")
 
 
 def test_the_address_says_what_is_shown_and_brings_it_back(open_board):

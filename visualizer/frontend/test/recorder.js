@@ -40,6 +40,10 @@ class RecordingContext {
     this.#mark("frame", this.strokeStyle, { x, y, width, height });
   }
 
+  getTransform() {
+    return { a: 1, e: 0, f: 0 };
+  }
+
   fillText(text, x, y) {
     this.#mark("text", this.fillStyle, { x, y }, { text });
   }

@@ -4,6 +4,7 @@
  */
 
 import terms from "../../../reading/terms.json" with { type: "json" };
+import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, focused, h, hide, say } from "../drawing/html.ts";
 import { duration } from "../model/duration.ts";
 import type { Frame } from "../model/frame.ts";
@@ -45,6 +46,21 @@ const WORDS: Record<string, Term> = {
   ITL: "ITL",
 };
 const FIND = new RegExp(`\\b((?:${Object.keys(WORDS).join("|")})s?)\\b`);
+
+/** The first term of a painted text: most texts are painted in every frame. */
+const paintedTerms: Map<string, Term | null> = new Map();
+const PAINTED: Record<string, Term> = { memory: "KV block", cached: "hit" };
+
+export function paintedTerm(text: string) {
+  let term = paintedTerms.get(text);
+  if (term === undefined) {
+    const word = FIND.exec(text)?.[1] ?? /\b(memory|cached)\b/.exec(text)?.[1] ?? "";
+    term = WORDS[word] ?? WORDS[word.replace(/s$/, "")] ?? PAINTED[word] ?? null;
+    if (paintedTerms.size > 2000) paintedTerms.clear();
+    paintedTerms.set(text, term);
+  }
+  return term;
+}
 
 /** A text with its terms as buttons: each term once, where `seen` does not have it yet. */
 export function withTerms(text: string, seen: Set<Term> = new Set()) {
@@ -213,6 +229,9 @@ export class TermCard extends Part {
     this.more,
   );
   #of: HTMLElement | null = null;
+  /** Stands where a painted word is, and the event that was there. */
+  #word = h("span", { style: "position: absolute; pointer-events: none", "aria-hidden": "true" });
+  #at: MouseEvent | null = null;
 
   constructor(board: Board) {
     super(board);
@@ -224,6 +243,7 @@ export class TermCard extends Part {
       !!node && (this.element.contains(node) || !!this.#of?.contains(node));
     for (const name of ["pointerover", "focusin"])
       on(name, (event) => termAt(event) && this.#open(termAt(event) as HTMLElement));
+    on("pointermove", (event) => event.buttons || this.#openPainted(event));
     on("pointerout", ({ relatedTarget }: PointerEvent) => {
       if (!isInside(relatedTarget as Node) && !isInside(focused(root))) this.close();
     });
@@ -233,15 +253,38 @@ export class TermCard extends Part {
     );
     on("click", (event: MouseEvent) => {
       const term = closest(event, ".term");
+      if (!term && this.#openPainted(event)) return;
       if (!term) return isInside(event.target as Node) || this.close();
       this.#open(term);
       if (!event.detail && !this.link.hidden) this.link.focus(); // Enter leads to the lesson
     });
-    root.append(this.element);
+    root.append(this.#word, this.element);
   }
 
   get isOpen() {
     return !this.element.hidden;
+  }
+
+  /** Opens the card of a word that is painted where the pointer is, instead of the tooltip. */
+  #openPainted(event: MouseEvent) {
+    const word = CanvasPainter.wordAt(event);
+    if (!word) {
+      if (this.#of === this.#word && event.target === this.#at?.target) this.close();
+      return false;
+    }
+    this.board.tooltip.hide();
+    if (this.isOpen && this.#word.dataset.term === word.term) return true;
+    this.#at = event;
+    const root = this.board.root.getBoundingClientRect();
+    this.#word.dataset.term = word.term;
+    Object.assign(this.#word.style, {
+      left: `${word.left - root.left}px`,
+      top: `${word.top - root.top}px`,
+      width: `${word.width}px`,
+      height: `${word.height}px`,
+    });
+    this.#open(this.#word);
+    return true;
   }
 
   #open(of: HTMLElement) {
@@ -260,6 +303,8 @@ export class TermCard extends Part {
   update() {
     const { board } = this;
     if (!this.#of?.isConnected) return this.close();
+    const isGone = (at: MouseEvent) => CanvasPainter.wordAt(at)?.term !== this.#word.dataset.term;
+    if (this.#of === this.#word && this.#at && isGone(this.#at)) return this.close();
     const found = this.#of.dataset.term as Term;
     const name = found === "radix tree" && board.frame.state.isHashed ? "hash cache" : found;
     const { meaning, lesson } = terms[name];

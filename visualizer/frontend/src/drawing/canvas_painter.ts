@@ -5,6 +5,7 @@
  * that the drawing code does not need them.
  */
 
+import { paintedTerm, type Term } from "../board/terms.ts";
 import type { Cells } from "./cells.ts";
 import type { PlacedWord } from "./lane_words.ts";
 import { drawMark, markOf } from "./marks.ts";
@@ -74,6 +75,9 @@ const LINES = {
   ],
 };
 
+/** The painters of the page's canvases. */
+const painters: WeakMap<EventTarget, CanvasPainter> = new WeakMap();
+
 export class CanvasPainter {
   canvas: HTMLCanvasElement;
   context: CanvasRenderingContext2D;
@@ -88,6 +92,8 @@ export class CanvasPainter {
   drawn = 0;
   /** The labels to write over the lanes of this picture. */
   words: PlacedWord[] = [];
+  /** The terms that painted texts name, and the boxes of these texts in device pixels. */
+  terms: { term: Term; box: Rect }[] = [];
   /** The pixels of small blocks. */
   cells: Cells | null = null;
   /** Texts to write at the end, by font. */
@@ -105,6 +111,22 @@ export class CanvasPainter {
   constructor(canvas: HTMLCanvasElement) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d") as CanvasRenderingContext2D;
+    painters.set(canvas, this);
+  }
+
+  /** The painted text that names a term under the pointer, in the window's pixels. */
+  static wordAt({ target, clientX, clientY }: MouseEvent) {
+    const painter = target && painters.get(target);
+    if (!painter) return null;
+    const { left: x, top: y, width } = painter.canvas.getBoundingClientRect();
+    const scale = width / painter.canvas.width;
+    for (const { term, box } of painter.terms) {
+      const [left, top, wide, high] = box.map((length) => length * scale);
+      const [right, below] = [clientX - x - left, clientY - y - top];
+      if (right >= 0 && right <= wide && below >= 0 && below <= high)
+        return { term, left: x + left, top: y + top, width: wide, height: high };
+    }
+    return null;
   }
 
   /**
@@ -132,6 +154,7 @@ export class CanvasPainter {
     this.scale = scale;
     this.width = width;
     this.height = height;
+    this.terms = [];
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     context.globalAlpha = 1;
@@ -162,8 +185,9 @@ export class CanvasPainter {
     this.keptKey = null;
   }
 
-  lay({ canvas }: CanvasPainter) {
+  lay({ canvas, terms }: CanvasPainter) {
     const { context, font } = this;
+    this.terms.push(...terms);
     context.save();
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.drawImage(canvas, 0, 0);
@@ -354,6 +378,12 @@ export class CanvasPainter {
     }
     context.fillStyle = color ?? this.theme.ink;
     context.fillText(string, x, y);
+    const term = mono ? null : paintedTerm(string); // what requests say is mono
+    if (!term) return;
+    const width = this.measure(string, { size, bold });
+    const before = align === "center" ? width / 2 : align === "right" ? width : 0;
+    const { a, e, f } = context.getTransform();
+    this.terms.push({ term, box: [e + a * (x - before), f + a * (y - 10), a * width, a * 14] });
   }
 
   /** Width of a string in the board's pixels. */

@@ -96,6 +96,10 @@ class SvgContext {
     [this.#at, this.#clip, this.#dash] = [at, clip, dash];
   }
 
+  getTransform() {
+    return this.#at;
+  }
+
   translate(x: number, y: number) {
     const { e, f, a, d } = this.#at;
     this.#at = { a, d, e: e + a * x, f: f + d * y };

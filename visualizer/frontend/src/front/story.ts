@@ -176,8 +176,10 @@ export class Story {
     return isHoldKnown(this.run) ? holdStep(this.run) : this.run.lastStep;
   }
 
+  /** The time of a column: shorter until the visitor, who waits, has a token. */
   get #pace() {
-    return this.#prefersStill.matches ? 0 : PACE;
+    if (this.#prefersStill.matches) return 0;
+    return this.now < (this.run.you?.tokenSteps[0] ?? Infinity) ? PACE / 2 : PACE;
   }
 
   /** Shows the next step, so long after the last one. */
