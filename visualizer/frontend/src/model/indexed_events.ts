@@ -193,6 +193,7 @@ const optional =
     let total = 0;
     for (let i = 0; i < flags.length; i++) total += flags[i];
     const known = total ? item(total, source) : [];
+    if (total === flags.length) return known;
     let at = 0;
     const items = new Array(flags.length);
     for (let i = 0; i < items.length; i++) items[i] = flags[i] ? known[at++] : null;
@@ -327,6 +328,8 @@ export const unpackFacts: (bytes: Uint8Array) => Fact[] = unpackerOf(FACTS, {
 
 /** Bytes of chunks and states that are kept: those of the sections that were needed last. */
 const MOST_KEPT = 8 << 20;
+/** Sections that are kept, however long they are: those of two steps, or of the scenes of a tour. */
+const LEAST_KEPT = 32;
 
 /** Some chunks of an index, and the state before them: they are read together. */
 export interface Section {
@@ -367,8 +370,7 @@ export class IndexedEvents {
   /** The sections that are read and their bytes, the one that was needed last at the end. */
   #read: Map<PlacedSection, number> = new Map();
   #mostKept = MOST_KEPT;
-  /** Sections that are kept, however long they are. */
-  #least = 0;
+  #leastKept = LEAST_KEPT;
   #unpacked: Map<number, any[]> = new Map();
   /** Called when a section cannot be read. */
   damaged: () => void = () => {};
@@ -402,7 +404,7 @@ export class IndexedEvents {
   fetch(from: number, to: number): Promise<unknown> | null {
     const sections = this.#sections.slice(this.#sectionOf(from), this.#sectionOf(to) + 1);
     const absent = sections.filter(({ chunk }) => !this.#chunks[chunk].bytes);
-    this.#least = 2 * sections.length + 2; // those of the step before, too
+    this.#leastKept = Math.max(LEAST_KEPT, 2 * sections.length);
     for (const section of sections) this.#note(section);
     return absent.length ? Promise.all(absent.map((section) => this.#fetch(section))) : null;
   }
@@ -428,11 +430,8 @@ export class IndexedEvents {
       const { state, chunks } = await section.read();
       section.state = state;
       for (const [i, bytes] of chunks.entries()) this.#chunks[section.chunk + i].bytes = bytes;
-      const all = state ? [state, ...chunks] : chunks;
-      this.#note(
-        section,
-        all.reduce((sum, { length }) => sum + length, 0),
-      );
+      const size = chunks.reduce((sum, { length }) => sum + length, state?.length ?? 0);
+      this.#note(section, size);
     };
     section.reading ??= read().catch((error) => {
       section.reading = null;
@@ -450,7 +449,7 @@ export class IndexedEvents {
     let total = 0;
     for (const bytes of this.#read.values()) total += bytes;
     for (const [old, bytes] of this.#read) {
-      if (total <= this.#mostKept || this.#read.size <= this.#least) break;
+      if (total <= this.#mostKept || this.#read.size <= this.#leastKept) break;
       total -= bytes;
       this.#read.delete(old);
       old.state = old.reading = null;
@@ -459,7 +458,10 @@ export class IndexedEvents {
   }
 
   #missing(section: PlacedSection): never {
-    throw new Absent(() => this.#fetch(section));
+    throw new Absent(() => {
+      this.#leastKept++; // a search may need all that it has asked for at once
+      return this.#fetch(section);
+    });
   }
 
   at(index: number) {
