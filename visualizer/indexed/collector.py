@@ -19,7 +19,7 @@ from visualizer.indexed.handlers import Handlers
 from visualizer.indexed.node_facts import NodeFacts
 from visualizer.indexed.pass_facts import PassFacts
 from visualizer.indexed.request_facts import RequestFacts
-from visualizer.indexed.step_facts import StepFacts
+from visualizer.indexed.step_facts import BEGIN, StepFacts
 
 
 class Collector:
@@ -47,7 +47,8 @@ class Collector:
         """Fold the next event. Raises LogError if it does not fit what came before."""
         kind, seq = type(event), self.state.seq + 1
         try:
-            self._steps.begin(event)
+            if kind in BEGIN or self._steps.oldest is None:
+                self._steps.begin(event)
             for handle in self._before.get(kind, ()):
                 handle(event)
             self.state.apply(event)
@@ -58,7 +59,6 @@ class Collector:
                 raise
             name = event.__struct_config__.tag
             raise LogError(f"event {seq}: {name} does not fit what came before") from error
-        self._steps.end_event()
 
     def facts(self, *, is_end: bool = False) -> list[Fact]:
         """Return what can no longer change and was not returned before; at the end, all of it."""

@@ -44,28 +44,33 @@ class Columns:
     def numbers(self, values: Sequence[float]) -> None:
         """Add a column of numbers, in the smallest type that has them all."""
         kinds = set(map(type, values))
-        first = values[0]
-        if len(kinds) > 1 and not kinds <= {int, bool}:
-            self.about.append([_MIXED, len(values)])  # 1 and 1.0 are different in JSON
-            self.values.extend(values)
-        elif values.count(first) == len(values) and (
-            first or float not in kinds or not array("d", values).tobytes().strip(b"\0")
+        if kinds <= {int, bool}:
+            self.integers(values)  # type: ignore[arg-type]
+        elif len(kinds) > 1:
+            self._add_mixed(values)  # 1 and 1.0 are different in JSON
+        elif values.count(values[0]) == len(values) and (
+            values[0] or not array("d", values).tobytes().strip(b"\0")
         ):  # -0.0 equals 0.0
-            self.about.append([_CONSTANT, len(values), first])
-        elif float in kinds:
-            self._add(_DOUBLES, "d", values)
+            self.about.append([_CONSTANT, len(values), values[0]])
         else:
-            least, most = min(values), max(values)
-            fits = (
-                code for code, (low, high) in _INTEGERS.items() if low <= least and most <= high
-            )
-            if code := next(fits, ""):
-                self._add(code, code, values)
-            elif least >= -_EXACT and most <= _EXACT:
-                self._add(_INTEGER_DOUBLES, "d", values)
-            else:
-                self.about.append([_MIXED, len(values)])
-                self.values.extend(values)
+            self._add(_DOUBLES, "d", values)
+
+    def integers(self, values: Sequence[int]) -> None:
+        """Add a column of integers."""
+        least, most = min(values), max(values)
+        fits = (code for code, (low, high) in _INTEGERS.items() if low <= least and most <= high)
+        if least == most:
+            self.about.append([_CONSTANT, len(values), values[0]])
+        elif code := next(fits, ""):
+            self._add(code, code, values)
+        elif least >= -_EXACT and most <= _EXACT:
+            self._add(_INTEGER_DOUBLES, "d", values)
+        else:
+            self._add_mixed(values)
+
+    def _add_mixed(self, values: Sequence[float]) -> None:
+        self.about.append([_MIXED, len(values)])
+        self.values.extend(values)
 
     def _add(self, code: str, kind: str, values: Iterable[float]) -> None:
         column = array(kind, values)
@@ -80,7 +85,7 @@ class Columns:
         table, values = self.strings, list(values)
         for value in dict.fromkeys(values):
             table.setdefault(value, len(table))
-        self.numbers(list(map(table.__getitem__, values)))
+        self.integers(list(map(table.__getitem__, values)))
 
 
 class ColumnSource:
@@ -166,9 +171,14 @@ class _Numbers(Shape):
         return source.numbers()
 
 
+class _Integers(_Numbers):
+    def put(self, values: list[Any], columns: Columns) -> None:
+        columns.integers(values)
+
+
 class _Flags(_Numbers):
     def put(self, values: list[Any], columns: Columns) -> None:
-        columns.numbers(list(map(int, values)))
+        columns.integers(list(map(int, values)))
 
     def get(self, count: int, source: ColumnSource) -> list[Any]:
         return list(map(bool, source.numbers()))
@@ -187,7 +197,7 @@ class _Optional(Shape):
         self._item = item
 
     def put(self, values: list[Any], columns: Columns) -> None:
-        columns.numbers([int(value is not None) for value in values])
+        columns.integers([int(value is not None) for value in values])
         if known := [value for value in values if value is not None]:
             self._item.put(known, columns)
 
@@ -202,7 +212,7 @@ class _Lists(Shape):
         self._item = item
 
     def put(self, values: list[Any], columns: Columns) -> None:
-        columns.numbers(list(map(len, values)))
+        columns.integers(list(map(len, values)))
         if items := list(chain.from_iterable(values)):
             self._item.put(items, columns)
 
@@ -251,7 +261,7 @@ class Kinds(Shape):
         numbers = [self.number_of[type(value)] for value in values]
         for number, value in zip(numbers, values, strict=True):
             by_kind.setdefault(number, []).append(value)
-        columns.numbers(numbers)
+        columns.integers(numbers)
         begins = []
         for number, own in sorted(by_kind.items()):
             begins.append([number, len(own), len(columns.about), len(columns.values)])
@@ -278,7 +288,9 @@ def shape_of(kind: inspect.Type) -> Shape:
     """Return how the values of a type are stored."""
     shape = Shape()
     match kind:
-        case inspect.IntType() | inspect.FloatType():
+        case inspect.IntType():
+            shape = _Integers()
+        case inspect.FloatType():
             shape = _Numbers()
         case inspect.BoolType():
             shape = _Flags()

@@ -213,12 +213,16 @@ class RequestFacts:
         count = self._passes.count if self._passes.counts(event.step) else None
         for number, gain in enumerate(event.tokens):
             request, ids = requests[gain.request], gain.ids
-            if not request.token_steps and request.first_token is None:
+            place = len(request.token_steps)
+            if not place and request.first_token is None:
                 request.first_token = count
             request.token_steps += [step] * len(ids)
             own = logprobs[number] if number < len(logprobs) else []
-            if own or gain.accepted or gain.forced or gain.allowed:
+            if gain.accepted or gain.forced or gain.allowed:
                 _note_tokens(request, gain, own, number, t)
+            elif own:
+                request.logprobs += [1] * (place - len(request.logprobs))
+                request.logprobs += own[: len(ids)]
             segments = request.segments
             if segments and segments[-1].begin == step and segments[-1].drafts:
                 segments[-1].accepted = gain.accepted

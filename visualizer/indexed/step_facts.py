@@ -32,7 +32,7 @@ _BITS = {
 _REJECTED, _HIT, _LARGE_HIT, _OTHERS, _CACHED_FATE, _TAKEN = 16, 32, 64, 1024, 2048, 4096
 _ENDS = {"abort": 256, "error": 512, "stop": 128, "length": 128}
 # Events that may begin a step; of ends and evictions, those between two steps.
-_BEGIN = {
+BEGIN = {
     *(v.RunStarted, v.Keyframe, v.StepStarted, v.RequestArrived, v.RequestFinished),
     *(v.RadixEvicted, v.BlockEvicted),
 }
@@ -137,6 +137,7 @@ class StepFacts:
         """Return the steps that can no longer change and were not returned; at the end, all."""
         if is_end and self._steps:
             self._record()
+            self._steps[-1].last = self._state.seq
         cut = len(self._steps) - (0 if is_end else _OPEN)
         if cut <= 0:
             return []
@@ -149,8 +150,8 @@ class StepFacts:
     # Where a step begins and ends
 
     def begin(self, event: Any) -> None:
-        """Begin a step if the next event does not belong to the last one."""
-        if (type(event) in _BEGIN or not self._steps) and self._begins(type(event), event):
+        """Begin a step unless the next event, of a kind in `BEGIN`, belongs to the last one."""
+        if self._begins(type(event), event):
             last = self._steps[-1].step if self._steps else self._state.step
             number = event.step if isinstance(event, v.StepStarted) else last + 1
             if self._steps:
@@ -160,11 +161,6 @@ class StepFacts:
                     )
                 self._record()
             self._add_step(number, "pending")
-
-    def end_event(self) -> None:
-        """Note that an event was applied."""
-        if self._steps:
-            self._steps[-1].last = self._state.seq
 
     def _begins(self, kind: type[v.Event], event: Any) -> bool:
         info = self._steps[-1] if self._steps else None
@@ -191,6 +187,8 @@ class StepFacts:
 
     def _add_step(self, number: int, status: str) -> None:
         seq = self._state.seq
+        if self._steps:
+            self._steps[-1].last = seq
         self._steps.append(_Step(number, seq + 1, seq, status))
 
     def _record(self) -> None:

@@ -32,6 +32,9 @@ class Lanes:
 
     def __init__(self, plain: Iterable[tuple[int | None, int, str]] = ()) -> None:
         self._lanes = [Lane(*entry) for entry in plain]
+        self._numbers = {
+            lane.owner: number for number, lane in enumerate(self._lanes) if lane.owner is not None
+        }
 
     def plain(self) -> list[tuple[int | None, int, str]]:
         """Return the lanes as in a keyframe: owner, last and label of each."""
@@ -39,8 +42,7 @@ class Lanes:
 
     def of(self, request: int) -> int | None:
         """Return the number of a request's lane, or None."""
-        owners = [lane.owner for lane in self._lanes]
-        return owners.index(request) if request in owners else None
+        return self._numbers.get(request)
 
     def take(self, request: int, label: str, step: int, seats: int) -> None:
         """Give a request the best free lane; of several, the smallest.
@@ -69,10 +71,11 @@ class Lanes:
         free = (number for number, lane in enumerate(self._lanes) if lane.owner is None)
         best = min(free, key=rank)
         self._lanes[best] = Lane(request, label=label)
+        self._numbers[request] = best
         del self._lanes[max(used, best + 1) :]
 
     def leave(self, request: int, step: int) -> None:
         """Free the lane of a request that ended in `step`."""
-        number = self.of(request)
+        number = self._numbers.pop(request, None)
         if number is not None:
             self._lanes[number] = Lane(None, step, self._lanes[number].label)
