@@ -27,6 +27,7 @@ from visualizer.reading.summary import summary
 from visualizer.scenario import gallery
 
 EVENTS = 64
+RECORDINGS = Path(__file__).parents[1] / "fixtures" / "vllm"
 
 
 @pytest.fixture(autouse=True)
@@ -74,19 +75,22 @@ def test_both_forms_of_a_log_have_the_same_events(soak, first_seed, tmp_path):
             seq = log.next_seq - 1 - rng.randrange(len(log))
             assert other.state(seq).core() == log.state(seq).core()
             assert other.state().keyframe() == log.state().keyframe()
-            assert times(other) == times(log)
+            assert said(other) == said(log)
 
 
-def times(log: EventLog) -> list[object]:
-    """Where the time of each request went, in numbers and in words."""
-    return [(one.spans, one.arrived, one.first_token, str(one)) for one in read(log).waterfall]
+def said(log: EventLog) -> list[object]:
+    """What limited the run, a summary, the last queue, and where the time of each request went."""
+    stuck = read(log).stuck() if log.of(v.StepScheduled) else None
+    times = [(one.spans, one.arrived, one.first_token, str(one)) for one in read(log).waterfall]
+    return [str(read(log).regimes), summary(log), stuck, times]
 
 
 def test_reading_an_index_says_what_reading_the_log_says(tmp_path):
-    for scenario in gallery().values():
-        other = indexed(scenario.log, tmp_path)
-        assert str(read(other).regimes) == str(read(scenario.log).regimes)
-        assert summary(other) == summary(scenario.log)
+    recorded = map(read_any, map(str, RECORDINGS.glob("*.jsonl.gz")))
+    logs = [*(scenario.log for scenario in gallery().values()), *recorded]
+    assert len(logs) > 30
+    for log in logs:
+        assert said(indexed(log, tmp_path)) == said(log)
 
 
 def test_a_cluster_log_has_the_same_index_for_python_and_the_browser(tmp_path):
