@@ -182,7 +182,10 @@ function project(on: boolean) {
   byId("board").hidden = on;
   const [joinCard, commands, buttons] = [byId("join"), byId("commands"), byId("view")];
   if (on) {
-    stage ??= new ProjectorView(byId("stage"));
+    const kept = localStorage.getItem(PROJECTOR);
+    stage ??= new ProjectorView(byId("stage"), kept, (level) =>
+      localStorage.setItem(PROJECTOR, level),
+    );
     stage.slot.append(joinCard, commands, buttons);
   } else {
     document.querySelector("main")?.before(joinCard);
@@ -194,7 +197,7 @@ function project(on: boolean) {
 
 byId("projector").addEventListener("click", () => {
   const on = byId("projector").ariaPressed !== "true";
-  if (on) localStorage.setItem(PROJECTOR, "on");
+  if (on) localStorage.setItem(PROJECTOR, stage?.level ?? "on");
   else localStorage.removeItem(PROJECTOR);
   project(on);
 });

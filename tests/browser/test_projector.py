@@ -30,8 +30,9 @@ def test_it_is_chosen_remembered_and_left(new_page, server):
     expect(board).to_be_hidden()
     for moment in ("preemption", "eviction", "finish", "waiting"):
         expect(page.locator(f"[data-until={moment}]")).to_be_visible()
+    stage.locator("[data-act=memory]").click()
     page.reload()
-    expect(stage).to_have_attribute("data-lanes", "1")
+    expect(stage).to_have_attribute("data-level", "memory")
     page.locator("#projector").click()
     expect(stage).to_be_hidden()
     expect(board.locator(".underglass")).to_have_attribute("data-layout", "wide")

@@ -5,7 +5,7 @@
  * It is drawn for a width of 1920 px and scales with the screen.
  */
 
-import { LevelControl } from "../board/levels.ts";
+import { LevelControl, levelNamed } from "../board/levels.ts";
 import { patchChildren } from "../board/patch_children.ts";
 import { dress } from "../board/theme.ts";
 import { drawBlocks } from "../drawing/blocks.ts";
@@ -54,7 +54,8 @@ export class ProjectorView {
   lanes = h("div.lanes-box", this.canvas);
   seats = h("canvas", { role: "img", "aria-label": "Seats" });
   seatsPainter = new CanvasPainter(this.seats);
-  level: Level = "lanes";
+  level: Level;
+  #remember: (level: Level) => void;
   levels = new LevelControl((level) => this.showLevel(level));
   counts = h("dl.whole");
   map = h("canvas", { role: "img" });
@@ -82,8 +83,15 @@ export class ProjectorView {
   px = 1;
   live: LiveBoard | null = null;
 
-  constructor(host: HTMLElement) {
+  /** @param remember is told the level that the reader chooses */
+  constructor(
+    host: HTMLElement,
+    level: string | null = null,
+    remember: (level: Level) => void = () => {},
+  ) {
     this.host = host;
+    this.level = levelNamed(level) ?? "lanes";
+    this.#remember = remember;
     onResize(host, () => this.live && this.show(this.live), new AbortController().signal);
     host.addEventListener("keydown", (event) => this.#key(event));
     Object.assign(host, { tabIndex: 0, role: "group", ariaLabel: "Projector's view" });
@@ -95,6 +103,7 @@ export class ProjectorView {
   /** Shows less or more: a class starts with the lanes. */
   showLevel(level: Level) {
     this.level = level;
+    this.#remember(level);
     if (this.live) this.show(this.live);
   }
 
