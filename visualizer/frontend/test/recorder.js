@@ -107,6 +107,6 @@ export function recordingPencil(width = 760, height = 400) {
     draw(painter);
     return painter;
   };
-  painter.lay = painter.layPart = () => {};
+  painter.lay = painter.layParts = () => {};
   return { painter, marks: painter.context.marks };
 }

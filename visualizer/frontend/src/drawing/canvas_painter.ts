@@ -195,14 +195,16 @@ export class CanvasPainter {
     this.font = font;
   }
 
-  /** Puts a part of a picture of this size on the canvas, where it is there. */
-  layPart({ canvas }: CanvasPainter, ...[x, y, width, height]: Rect) {
+  /** Puts parts of a picture of this size on the canvas, where they are there. */
+  layParts({ canvas }: CanvasPainter, rects: Rect[]) {
     const { context, ratio } = this;
     const { a, e, f } = context.getTransform();
-    const [left, top] = [Math.floor(e + a * x), Math.floor(f + a * y)];
-    const size = [Math.ceil(width * ratio) + 1, Math.ceil(height * ratio) + 1] as const;
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.drawImage(canvas, left, top, ...size, left, top, ...size);
+    for (const [x, y, width, height] of rects) {
+      const [left, top] = [Math.floor(e + a * x), Math.floor(f + a * y)];
+      const size = [Math.ceil(width * ratio) + 1, Math.ceil(height * ratio) + 1] as const;
+      context.drawImage(canvas, left, top, ...size, left, top, ...size);
+    }
     context.setTransform(a, 0, 0, a, e, f);
   }
 

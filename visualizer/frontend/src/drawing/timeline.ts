@@ -70,8 +70,12 @@ export function drawTimeline(painter: CanvasPainter, scene: TimelineScene) {
   const after = worded(before, -Infinity);
   const now = fadedAfter(scene);
   painter.clipped(...plot, viewHeight + HEADROOM, () => {
-    for (const { until, lane, rect } of words)
-      if (lane !== chosen) painter.layPart(until > now ? after : before, ...rect);
+    const rects = (isAfter: boolean) =>
+      words
+        .filter(({ until, lane }) => lane !== chosen && until > now === isAfter)
+        .map(({ rect }) => rect);
+    painter.layParts(before, rects(false));
+    painter.layParts(after, rects(true));
     const own = words.filter(({ lane }) => lane === chosen);
     drawWords(painter, own, now, ground(chosen ?? undefined));
     for (const handover of handovers(scene)) drawHandover(painter, scene, handover);

@@ -36,16 +36,21 @@ export class MomentsBox {
   }
 
   #words({ model, frame }: Board) {
-    const { count, number, previous, next } = momentsAround(model, frame.step);
+    const { count, number, next } = momentsAround(model, frame.step);
     const visibility = count ? "" : "hidden";
     if (this.element.style.visibility !== visibility) this.element.style.visibility = visibility;
-    const [back, forward] = this.buttons;
-    if (back.disabled === !!previous) back.disabled = !previous;
-    if (forward.disabled === !!next) forward.disabled = !next;
     return [
       number ? `moment ${number} of ${count}` : plural(count, "moment"),
       next ? `next: ${next.words} at step ${next.step}` : "no later moment",
     ];
+  }
+
+  /** Enables the buttons: after all that is painted, because a changed button makes a text on a canvas compute styles. */
+  enable({ model, frame }: Board) {
+    const { previous, next } = momentsAround(model, frame.step);
+    const [back, forward] = this.buttons;
+    if (back.disabled === !!previous) back.disabled = !previous;
+    if (forward.disabled === !!next) forward.disabled = !next;
   }
 
   write(board: Board) {

@@ -88,6 +88,10 @@ export class SentencePanel extends Part {
     sentence.style.lineHeight = px(line);
   }
 
+  writeLabels() {
+    this.moments.enable(this.board);
+  }
+
   paint() {
     const { board, picture } = this;
     const { kinds, spans } = compose(board.frame, board.shownLevel);
