@@ -40,8 +40,8 @@ from visualizer.indexed.facts import AnyFact, Fact
 from visualizer.sources.collector import without_gc
 
 MAGIC = b"UGINDEX\x01"
-EVENTS = 1024  # in a chunk: a browser keeps a copy of the state about as often
-KEYFRAME_EVERY = 16  # chunks
+EVENTS = 512  # in a chunk: of more, a page would unpack many to show a step
+KEYFRAME_EVERY = 32  # chunks
 SLICE_EVERY = 2  # chunks: a page folds at most so many to show a step
 FOOTER = struct.Struct("<QII8s")
 

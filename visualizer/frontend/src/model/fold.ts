@@ -64,6 +64,8 @@ export interface NodeState extends NodeFields {
   epoch?: object; // the state that may change it in place
 }
 
+type FreshNode = Partial<NodeState> & Pick<NodeState, "id" | "parent" | "content" | "blocks">;
+
 const ROOT = 0;
 const MAX_BLOCKS = 4_000_000; // as in visualizer/sources/limits.py: a damaged number would fill the memory
 
@@ -289,24 +291,24 @@ export class State {
   }
 
   #addRequestState(request: RequestState) {
-    this.requests.set(request.id, { ...request, epoch: this.epoch });
+    request.epoch = this.epoch;
+    this.requests.set(request.id, request);
     if (request.place === null) return;
     this.waitingCount++;
     if (request.preemptions) this.suspendedCount++;
   }
 
-  #addRequest(
+  #withContent(
     { tokens, texts, ...request }: Events["RequestState"],
-    place: number | null,
     hashes?: string[],
-  ) {
+  ): Omit<RequestState, "place"> {
     const pieces = texts.map((text, index) => this.#piece(tokens[index], text));
     const content = { tokens: [...tokens], texts: pieces, hashes };
-    this.#addRequestState({ ...request, content, length: tokens.length, place });
+    return { ...request, content, length: tokens.length };
   }
 
   /** Adds a node that no request has locked yet. */
-  #addNode(node: Partial<NodeState> & Pick<NodeState, "id" | "parent" | "content" | "blocks">) {
+  #addNode(node: FreshNode) {
     const fresh = { from: 0, copies: [], last: 0, lock_ref: 0, used: null, below: 0 };
     this.nodes.set(node.id, { ...fresh, ...node, epoch: this.epoch });
     if (this.isHashed) this.#countBelow(node.parent, 1);
@@ -464,7 +466,8 @@ export class State {
     const { type, t, request: id, prompt: tokens, n: num_seqs, hashes, ...rest } = event;
     const own = { id, root: id, sample: 0, prompt_length: tokens.length, tokens, num_seqs };
     const none = { num_computed_tokens: 0, block_table: [], last_node: ROOT, preemptions: 0 };
-    this.#addRequest({ ...own, ...none, ...rest }, ++this.back, hashes);
+    const request = this.#withContent({ ...own, ...none, ...rest }, hashes);
+    this.#addRequestState({ ...request, place: ++this.back });
   }
 
   step_started(event: Events["step_started"]) {
@@ -812,38 +815,51 @@ export class State {
     { state, contents, reach, ...slice }: Facts["slice"],
     spanOf: (id: number) => RequestSpan,
   ) {
-    const none = { tokens: [], texts: [] };
     const requests = slice.requests.map((row) => {
-      const [id, , num_computed_tokens, block_table, last_node, num_seqs, preemptions] = row;
+      const [id, length, num_computed_tokens, block_table, last_node, num_seqs, preemptions] = row;
       const span = spanOf(id);
-      const { root, sample, label, priority, sampling } = span;
+      const { root, sample, label, priority, sampling, content } = span;
       const { promptLength: prompt_length, maxTokens: max_tokens } = span;
-      const fixed = { root, sample, prompt_length, label, priority, max_tokens, sampling };
+      const fixed = { id, root, sample, prompt_length, label, priority, max_tokens, sampling };
       const own = { num_computed_tokens, block_table, last_node, num_seqs, preemptions };
-      return { id, ...fixed, ...own, ...none };
+      return { ...fixed, ...own, content, length };
     });
-    const nodes = slice.nodes.map((row) => {
-      const [id, parent, last, , , , , blocks, copies, source, hash, media] = row;
-      return { id, parent, last, blocks, copies, source, hash, media, ...none };
-    });
-    this.keyframe({ type: "keyframe", seq: state.seq, state: { ...state, requests, nodes } });
-    this.reach = reach;
-    for (const [id, length] of slice.requests)
-      Object.assign(this.request(id), { content: spanOf(id).content, length });
     let next = 0;
-    for (const [id, , , , origin, from, used] of slice.nodes) {
-      const [tokens, texts] = origin < 0 ? contents[next++] : [];
+    const nodes = slice.nodes.map((row) => {
+      const [id, parent, last, , origin, from, used, blocks, copies, source, hash, media] = row;
+      const [tokens, texts = []] = origin < 0 ? contents[next++] : [];
       const content = tokens ? { tokens, texts } : spanOf(origin).content;
-      if (id !== ROOT) Object.assign(this.node(id), { content, from, used });
-    }
+      return { id, parent, last, from, used, blocks, copies, source, hash, media, content };
+    });
+    Object.assign(this, new State());
+    this.#become(state, nodes, requests);
+    this.reach = reach;
   }
 
   keyframe({ seq, state }: Events["keyframe"]) {
     Object.assign(this, new State());
+    const nodes = state.nodes.map(({ tokens = [], texts = [], blocks = [], ...node }) => ({
+      ...node,
+      blocks,
+      content: { tokens, texts },
+    }));
+    this.#become(
+      { ...state, seq },
+      nodes,
+      state.requests.map((entry) => this.#withContent(entry)),
+    );
+  }
+
+  /** Takes over a state whose nodes and requests have their contents. */
+  #become(
+    state: Omit<Events["keyframe"]["state"], "nodes" | "requests">,
+    nodes: FreshNode[],
+    requests: Omit<RequestState, "place">[],
+  ) {
     this.#reset(state.settings as Settings, state.free);
     this.classes = state.classes;
     this.source = state.source ?? {};
-    this.seq = seq;
+    this.seq = state.seq;
     this.step = state.step;
     this.tick = state.tick;
     this.paused = state.paused;
@@ -852,11 +868,10 @@ export class State {
     if (state.plan.length) this.#setPlan(this.step, state.plan.map(withDrafts));
     if (this.windowPages) this.windowPages = new Set(state.window_pages);
     this.queue = state.queue;
-    for (const entry of state.nodes) {
-      const { tokens = [], texts = [], blocks = [], ...node } = entry;
+    for (const node of nodes) {
       if (node.id === ROOT) continue;
-      this.#addNode({ ...node, blocks, content: { tokens, texts }, lock_ref: 0 });
-      this.#cache([...blocks, ...(node.copies ?? [])], 1);
+      this.#addNode({ ...node, lock_ref: 0 });
+      this.#cache([...node.blocks, ...(node.copies ?? [])], 1);
     }
     // A node may have a smaller number than the one above it.
     for (const node of this.nodes.list()) node.below = 0;
@@ -865,8 +880,8 @@ export class State {
     this.expertLoads = unpacked(state.expert_loads ?? []);
     this.waitingCount = this.reported?.waiting ?? 0;
     const place = new Map<number, number>(state.waiting.map((id) => [id, ++this.back]));
-    for (const entry of state.requests) {
-      this.#addRequest(entry, place.get(entry.id) ?? null);
+    for (const entry of requests) {
+      this.#addRequestState({ ...entry, place: place.get(entry.id) ?? null });
       this.#incref(entry.block_table);
       this.#countLock(entry.last_node);
     }

@@ -37,10 +37,8 @@ export interface StepInfo {
   scheduled: number | null; // seq of its step_scheduled
 }
 
-/** Events between two kept copies of the state: at most as many as a chunk of an indexed log has. */
+/** Events between two kept copies of the state: at most as many as between two states of an indexed log. */
 const KEYFRAME_EVERY = 1024;
-/** Copies of the state of an indexed log, which has states that need less memory. */
-const COPIES_KEPT = 8;
 /** Fewer at first: a short log has several copies, too. */
 const untilCopy = (seq: number) => Math.min(Math.max(128, seq >> 4), KEYFRAME_EVERY);
 /** Cached frames, because all panels ask for the same one. */
@@ -109,7 +107,6 @@ export class Model {
    */
   readChunk(bytes: Uint8Array, unpack?: Unpack) {
     this.#indexed ??= new IndexedEvents();
-    this.#nextCopy = this.#live.seq; // a step that is looked at is then rarely in two chunks
     const events = this.#indexed.push(bytes, unpack);
     this.#pass(() => events.forEach((event) => this.#take(event)));
   }
@@ -297,11 +294,7 @@ export class Model {
   stateAt(step: number): State {
     const { to } = this.stepInfo(step);
     const state = this.#nearest(to);
-    for (const event of this.eventsIn(state.seq + 1, to)) {
-      state.apply(event);
-      if (this.#indexed && !((state.seq + 1 - this.firstSeq) % KEYFRAME_EVERY))
-        this.#keep(state.copy());
-    }
+    for (const event of this.eventsIn(state.seq + 1, to)) state.apply(event);
     this.#cursor = state;
     return state.copy();
   }
@@ -310,27 +303,14 @@ export class Model {
   #nearest(to: number) {
     const copy = this.#copies[lastAtMost(this.#copies, to, ({ seq }) => seq)];
     const saved = this.#indexed?.stateBefore(to + 1 - this.firstSeq);
-    const savedSeq = saved ? this.firstSeq + saved.first - 1 : -1;
-    const least = Math.max(copy?.seq ?? -1, savedSeq);
+    const least = saved ? this.firstSeq + saved.first - 1 : (copy?.seq ?? -1);
     const cursor = this.#cursor;
     if (cursor && cursor.seq <= to && cursor.seq >= least) return cursor;
-    if (!saved || savedSeq <= (copy?.seq ?? -1)) return copy?.copy() ?? this.#start();
+    if (!saved) return copy?.copy() ?? this.#start();
     const state = new State();
     const [fact] = unpackFacts(saved.bytes()) as Facts["slice"][];
     state.restore(fact, (id) => this.requestSpan(id));
-    this.#keep(state.copy());
     return state;
-  }
-
-  /** Keeps a copy; of too many, the one farthest away goes. */
-  #keep(state: State) {
-    const copies = this.#copies;
-    const at = lastAtMost(copies, state.seq, ({ seq }) => seq);
-    if (copies[at]?.seq === state.seq) return;
-    copies.splice(at + 1, 0, state);
-    if (copies.length <= COPIES_KEPT) return;
-    if (state.seq - copies[0].seq > copies[copies.length - 1].seq - state.seq) copies.shift();
-    else copies.pop();
   }
 
   /** The state just before an event, a copy of its own. */
