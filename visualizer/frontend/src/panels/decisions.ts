@@ -89,8 +89,12 @@ export class DecisionsPanel extends Part {
     paintTitle(painter, TITLE, counts);
     const beside = WHO.beside + widestName(lines, context, painter);
     const { size } = NAME;
+    const moment = lines.findIndex(({ hot }) => hot);
     let bottom = 0;
-    const rows = lines.map((one) => {
+    let seen = moment < 0 ? room.height : Infinity; // how far the rows in sight reach
+    const rows = lines.flatMap((one, i) => {
+      if (bottom >= seen) return [];
+      if (i === moment) seen = Math.max(room.height, bottom + room.height / 2);
       const words = wordsOf(one, context);
       const isWide = one.request == null || !!one.requests;
       const budget = one.tokens == null || isWide ? "" : budgetOf(one);
@@ -100,9 +104,8 @@ export class DecisionsPanel extends Part {
       const broken = breakLines(painter, words, { width, size, swatch: SWATCH });
       const row = { one, broken, x, budget, isWide, top: bottom };
       bottom += broken.length * LINE + 2 * PADDING;
-      return row;
+      return [row];
     });
-    const moment = rows.findIndex(({ one }) => one.hot);
     const end = rows[moment + 1]?.top ?? bottom;
     const middle = rows[moment]?.top - room.height / 2;
     const scrolled = moment < 0 || end <= room.height ? 0 : Math.min(middle, bottom - room.height);
