@@ -18,6 +18,7 @@ class NodeFacts:
         self._ticks: list[int] = []  # at the beginning of each step from `_first_tick` on
         self._first_step = self._first_tick = self._steps_before = 0
         self._used: dict[int, int] = {}  # with the hash cache
+        self._walked: set[int] = set()  # whose path to the root was used in this step
         self.before: Handlers = {
             v.StepStarted: self._step_started,
             v.Preempted: self._use,
@@ -70,6 +71,7 @@ class NodeFacts:
         if not self._ticks:
             self._first_step = event.step
         self._ticks.append(self._state.tick)
+        self._walked.clear()
 
     # The hash cache has no ticks
 
@@ -81,8 +83,12 @@ class NodeFacts:
 
     def _use_path(self, node: int) -> None:
         if self._state.is_hashed:
+            step = self._state.step
             for one in self._state._path(node):
-                self._used[one.id] = self._state.step
+                if one.id in self._walked:
+                    return  # those above have the step, too
+                self._walked.add(one.id)
+                self._used[one.id] = step
 
     def _released(self, event: v.PrefixReleased) -> None:
         self._use_path(self._state.holds[event.hold].last_node)
@@ -124,6 +130,7 @@ class NodeFacts:
         for at, node in enumerate(event.nodes):
             if node not in state.nodes:
                 self._used.pop(node, None)
+                self._walked.discard(node)
                 self._origins[node] = event.request, begin + at * size
         self._use(event)
 
