@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, repeat
 from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
@@ -167,13 +167,16 @@ class _Summary:
         ends: dict[int, Any] = {}
         for part in self.known.steps:
             ends |= zip(part.step, part.times[TIMES.index("end")], strict=True)
-        paused = self.known.paused
+        pairs = Counter[tuple[int, int]]()  # the steps of neighbours: many have the same
         for one in self.known.requests:
             # Tokens from before the log begins are of step 0.
-            own = [ends[step] for step in accumulate(one.token_steps) if step]
-            for before, end in pairwise(own):
-                if before is not None and end is not None:
-                    yield (end - before - paused.between(before, end)) / US_PER_MS
+            pairs.update(pairwise(step for step in accumulate(one.token_steps) if step))
+        paused = self.known.paused
+        for (one_step, next_step), count in pairs.items():
+            before, end = ends[one_step], ends[next_step]
+            if before is not None and end is not None:
+                gap = (end - before - paused.between(before, end)) / US_PER_MS
+                yield from repeat(gap, count)
 
 
 def three_digits(value: float) -> str:
