@@ -69,12 +69,17 @@ class Code:
     hints: str = ""
 
     @property
-    def stands_beside(self) -> bool:
-        """Whether its one picture fits beside the prose: a panel or a figure, not a whole board."""
+    def picture(self) -> Output | None:
+        """Its board or image, if it has one alone."""
         drawn = [one for one in self.outputs if one["kind"] in ("board", "image")]
-        if len(drawn) != 1 or drawn[0]["kind"] == "image":
-            return len(drawn) == 1
-        options = drawn[0]["options"]
+        return drawn[0] if len(drawn) == 1 else None
+
+    @property
+    def stands_beside(self) -> bool:
+        """Whether its picture fits beside the prose: a panel or a figure, not a whole board."""
+        if self.picture is None or self.picture["kind"] == "image":
+            return self.picture is not None
+        options = self.picture["options"]
         return bool(options.get("only")) or options.get("level") == "lanes"
 
 
@@ -87,7 +92,7 @@ class Part:
 
     @property
     def scenes(self) -> Iterator["Scene"]:
-        """Yield the blocks, those around a picture that stands beside them as a scene of their own.
+        """Yield the blocks, those around a picture as a scene of their own.
 
         The prose before and after a picture speaks of it, up to code that does more than ask. Of the
         prose between two pictures the last cell belongs to the second one.
@@ -112,26 +117,26 @@ class Part:
                 end += 1
             if end > at and end < len(blocks) and _is_picture(blocks[end]):
                 end -= 1
-            yield Scene([*scene, *blocks[at:end]], beside=True)
+            yield Scene([*scene, *blocks[at:end]], picture=block)
             loose, at = [], end
         if loose:
             yield Scene(loose)
 
 
 def _is_picture(block: Prose | Code) -> bool:
-    return isinstance(block, Code) and block.stands_beside
+    return isinstance(block, Code) and block.picture is not None
 
 
 def _only_speaks(block: Prose | Code) -> bool:
-    return isinstance(block, Prose) or (block.only_asks and not block.stands_beside)
+    return isinstance(block, Prose) or (block.only_asks and block.picture is None)
 
 
 @dataclass
 class Scene:
-    """Blocks that follow each other; if `beside`, their picture stands beside the others."""
+    """Blocks that follow each other, and the one among them with the picture that they speak of."""
 
     blocks: list[Prose | Code]
-    beside: bool = False
+    picture: Prose | Code | None = None
 
 
 @dataclass
