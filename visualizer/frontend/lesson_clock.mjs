@@ -55,6 +55,12 @@ globalThis.clearTimeout = /** @type {any} */ (
   }
 );
 
+/** Starts again for another lesson, without the timers of the one before. */
+export function restart() {
+  now = 0;
+  timers.length = 0;
+}
+
 function look() {
   if (looks || !timers.length) return;
   looks = true;

@@ -14,7 +14,7 @@ import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 import { gunzipSync } from "node:zlib";
 import { loadPyodide } from "pyodide";
-import { pass } from "./lesson_clock.mjs";
+import { pass, restart } from "./lesson_clock.mjs";
 import { newLesson, setUp } from "./src/site/python.ts";
 
 const [site] = process.argv.slice(2);
@@ -64,6 +64,7 @@ function loadTimedModel() {
 
 /** A Python of its own for each lesson, as in its page: what one leaves behind does not reach another. */
 async function startLesson() {
+  restart();
   const python = await loadPyodide({ _loadSnapshot: snapshot });
   await setUp(python, archive.slice(), loadTimedModel);
   return newLesson(python);
