@@ -51,7 +51,8 @@ def test_a_question_is_open_at_its_start_and_some_settings_of_the_four_controls_
 
 def test_the_first_page_asks_and_a_second_output_has_it_for_readers_without_a_kernel():
     p = playground()
-    assert p.page in p._saved()["text/html"]
+    page, _ = p._saved()
+    assert p.page in page["text/html"]
     assert QUESTIONS[0].text in words(p.page)
     assert_names(words(p.page), 500, 222)  # the values of both goals
     assert p.previous is None
