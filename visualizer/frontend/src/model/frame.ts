@@ -227,11 +227,19 @@ export class Frame {
       else if (kind === "free") mark = before.refs(id) ? "freed" : null;
       else if (to !== null)
         mark = from !== null ? "handed" : marks[id] & EVICTED ? "evicted" : "new";
-      const refs = state.refs(id);
-      const full = node ? slots : filled[id];
-      const lacksPage = kind !== "free" && state.windowPages?.has(id) === false;
-      const filling = { filled: full, slots, lacksPage };
-      described.push({ id, kind, owners: held, refs, node, ...filling, mark, from, to });
+      described.push({
+        id,
+        kind,
+        owners: held,
+        refs: state.refs(id),
+        node,
+        filled: node ? slots : filled[id],
+        slots,
+        lacksPage: kind !== "free" && state.windowPages?.has(id) === false,
+        mark,
+        from,
+        to,
+      });
     }
     return described;
   }
