@@ -83,9 +83,9 @@ window.anew = async () => {
     step: Number(step),
     selected: selected === "" ? null : Number(selected),
     range: range === "" ? null : range.split("-").map(Number),
-    only: only || undefined,
     axis,
   });
+  if (only) board.showOnly(only); // the reader has chosen it
   board.store.set({ touched: root.dataset.touched === "true" });
   if (block !== "") board.lookAt(Number(block));
   const lanes = root.querySelector(".lanes");
