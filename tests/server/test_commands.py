@@ -43,6 +43,9 @@ serve here                                  | here
 serve --max-batchsize 3                     | --max-batchsize --max-batch-size
 serve --no-train                            | --no-train --train
 serve --no-dry-run                          | --no-dry-run --dry-run
+kv nowhere                                  | nowhere "Llama 3.1 8B"
+kv --kv-dtype int3                          | int3 bfloat16 int8
+kv --context 0                              | --context 0 1
 serve --port http                           | --port http
 serve --port 99999                          | --port 65535 99999
 serve --port                                | --port

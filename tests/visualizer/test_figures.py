@@ -13,6 +13,8 @@ import plotly.graph_objects as go
 import pytest
 
 from engine import ClusterLog, Cost, EngineConfig, EventLog, Workload, simulate, simulate_cluster
+from engine.models.configurations import CONFIGURATIONS
+from engine.models.kv_sizes import kv_sizes
 from engine.simulation.scenarios import scenario
 from engine.simulation.speakers import Speaker, workload_of
 from engine.simulation.workload import Answer, Arrival, lognormal, poisson
@@ -219,6 +221,22 @@ def test_a_step_stands_under_the_roof_that_holds_it_back():
     assert_names(lines[0], "decode", 1, 50, "GFLOP/s")
     assert_names(lines[1], "prefill", 500, "GFLOP/s")
     assert heading(figures.roofline({}, flops_per_s=1, bytes_per_s=1))[0]
+
+
+def test_each_user_is_a_cell_of_its_size_beside_the_weights():
+    llama = kv_sizes(CONFIGURATIONS["Llama 3.1 8B"].entries)
+    few, many = llama.fit(80e9, 8192), llama.fit(80e9, 64)
+    figure = figures.users({"few": few, "many": many})
+    cells, row = drawn(figure, "few: users"), drawn(figure, "few: weights")
+    starts = list(cells.x[::6])
+    assert len(starts) == few.users and row.x[1] == starts[0] == few.weights / 1e9
+    assert starts[1] - starts[0] == pytest.approx(few.user_bytes / 1e9)
+    assert max(x for x in cells.x if x is not None) <= few.device_bytes / 1e9
+    one_box = drawn(figure, "many: users").x
+    assert len(one_box) == 6
+    assert one_box[1] - one_box[0] == pytest.approx(many.users * many.user_bytes / 1e9)
+    assert_names(heading(figure)[0], "8,192", few.users)
+    assert heading(figures.users({}))[0]
 
 
 @pytest.mark.parametrize(

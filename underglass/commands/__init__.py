@@ -11,6 +11,7 @@ from underglass.commands.command import OneLineGroup, SectionedCommand
 from underglass.commands.environment import FROM_ENVIRONMENT, option
 from underglass.commands.grade import grade
 from underglass.commands.index import index_logs
+from underglass.commands.kv import kv
 from underglass.commands.lab import lab
 from underglass.commands.listen import listen
 from underglass.commands.open import open_logs
@@ -128,6 +129,7 @@ app.command(
 )(tell_me)
 app.command(cls=SectionedCommand, short_help="Ask a log why a request was slow.")(why)
 
+app.command(cls=SectionedCommand, short_help="Say how many users fit beside a model's weights.")(kv)
 app.command(
     name="index",
     cls=SectionedCommand,

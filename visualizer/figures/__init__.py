@@ -8,6 +8,7 @@
     figures.masks(log)                          # the probability that a grammar's masks allowed
     figures.break_even(compute_ms, {"the link": move_ms}, most=62)   # (blocks) -> ms
     figures.roofline(points, flops_per_s=1e12, bytes_per_s=1e11)
+    figures.users({"Llama 3.1 8B": kv_sizes(config).fit(80e9, 8192)})   # drawn to scale
 
 Each function returns a plotly Figure. `theme` is "light", "dark" or None. None means a transparent
 background and colours that are readable on both light and dark pages. Times come from the log's
@@ -26,8 +27,9 @@ with needs_extra("visualizer.figures"):
     from visualizer.figures.roofline import roofline
     from visualizer.figures.shape import shape
     from visualizer.figures.throughput import throughput
+    from visualizer.figures.users import users
 
 __all__ = [
     "break_even", "hits", "itl", "masks", "memory", "overlap", "roofline", "shape", "throughput",
-    "ttft",
+    "ttft", "users",
 ]  # fmt: skip

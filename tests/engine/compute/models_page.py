@@ -13,10 +13,12 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES
 
 from engine.core.compute.device import Device, Precision
-from engine.core.compute.model import ModelConfig, kv_bytes_per_token
+from engine.core.compute.model import kv_bytes_per_token
 from engine.core.config import EngineConfig
 from engine.models.byte_sizes import byte_size
 from engine.models.config_file import SUPPORTED, parse_config
+from engine.models.configurations import CONFIGURATIONS
+from engine.models.kv_sizes import kv_sizes
 from engine.models.memory import working_bytes
 from engine.models.text.pre_tokenizers import SPLITS
 from engine.models.weights.gguf_architectures import ARCHITECTURES
@@ -78,17 +80,8 @@ def needed_bytes(entries: dict[str, Any], file: str) -> int:
     keys, inner = model.head_dim * model.num_kv_heads, model.intermediate_size
     layer = 2 * model.head_dim * model.num_heads + 1.5 * keys + 2.5 * inner
     in_q4_k = model.num_layers * model.hidden_size * layer
-    weights = num_parameters(model) * others - in_q4_k * (others - q4_k)
+    weights = kv_sizes(entries).parameters * others - in_q4_k * (others - q4_k)
     return round(weights) + kv + working_bytes(model, _ENGINE, dtype)
-
-
-def num_parameters(model: ModelConfig) -> int:
-    """Return the number of parameters of a Qwen3 model."""
-    hidden, head_dim = model.hidden_size, model.head_dim
-    attention = hidden * head_dim * 2 * (model.num_heads + model.num_kv_heads)
-    layer = attention + 3 * hidden * model.intermediate_size + 2 * hidden + 2 * head_dim
-    embeddings = 1 if model.tied_embeddings else 2
-    return embeddings * model.vocab_size * hidden + model.num_layers * layer + hidden
 
 
 def render() -> str:
@@ -110,8 +103,27 @@ def render() -> str:
         first = next(one for one in fits if one[0] == model)[1]
         files = file if first == file else f"{first} or smaller"
         lines.append(f"| {memory} GB | {model} | {files} |")
-    lines += ["", *_lists()]
+    lines += ["", *_users(), "", *_lists()]
     return "\n".join(lines) + "\n"
+
+
+def _users() -> list[str]:
+    """Return the table of users per model, from the configurations of the models."""
+    numbers = "bytes per token", "int8", "KV of 8,192 tokens", "weights", "80 GB devices", "users"
+    columns = ["model", "kind", *numbers, "int8", "configuration"]
+    lines = [f"| {' | '.join(columns)} |", "|---|---|" + "---:|" * 7 + "---|"]
+    for name, (entries, source) in CONFIGURATIONS.items():
+        sizes = kv_sizes(entries)
+        fit = sizes.fit(80 * GB, 8192)
+        quantized = sizes.fit(80 * GB, 8192, kv_dtype="int8", devices=fit.devices)
+        shorter = "" if fit.context == 8192 else f" ({fit.context:,})"
+        cells = [
+            name, sizes.kind, f"{sizes.per_token():,}", f"{sizes.per_token('int8'):,}",
+            byte_size(sizes.per_sequence(fit.context)) + shorter, byte_size(sizes.weights),
+            str(fit.devices), f"{fit.users:,}", f"{quantized.users:,}", source,
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def _lists() -> list[str]:
