@@ -23,6 +23,16 @@ CELLS = [
     # A slow kernel sends the state of its widgets late, so it is set a second time; this does the same.
     "board.view_model.send_state()\nboard.step = 7\nboard.selected = 5",
 ]
+PANELS = [
+    "from engine.core.log import EventLog\n"
+    "from visualizer import BlockMap, Timeline, Tokens\n"
+    'log = EventLog.load("run.jsonl")\ntimeline = Timeline(log)\ntimeline',
+    "blocks = BlockMap(log)\nblocks",
+    "show(log, step=5)",
+    "print('kernel:', timeline.step, blocks.step, blocks.selected, blocks.view_model.range,"
+    " blocks.axis)",
+    "timeline.step, blocks.selected, blocks.axis = 12, 5, 'steps'",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +40,7 @@ def saved_log(jupyter):
     the_log().save(jupyter[1] / "run.jsonl")
 
 
-def test_browser_and_kernel_agree(open_cells, jupyter):
+def test_browser_and_kernel_agree_and_panels_of_one_log_move_together(open_cells, jupyter):
     # As if the project had been cloned into the folder that JupyterLab serves.
     source = (
         "from pathlib import Path\nfrom visualizer.widgets import log_model\n"
@@ -39,7 +49,8 @@ def test_browser_and_kernel_agree(open_cells, jupyter):
     file = jupyter[1] / "engine" / "scheduling" / "scheduler.py"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("# the scheduler\n")
-    page = open_cells("board.ipynb", [source + CELLS[0], *CELLS[1:]])
+    cells = [source + CELLS[0], *CELLS[1:], *PANELS]
+    page = open_cells("board.ipynb", cells, height=4000)
     log, board = the_log(), BoardOnPage(page).wait()
     expect_fold(board, log, 30)
     board.expect_selected(8)
@@ -77,6 +88,27 @@ def test_browser_and_kernel_agree(open_cells, jupyter):
     board.expect_step(8)
     assert page.locator(".jp-Cell").count() == count
 
+    for index in (3, 4, 5):
+        run_cell(page, index)
+    timeline, blocks, other = (
+        BoardOnPage(page, page.locator(".underglass").nth(index)).wait() for index in (1, 2, 3)
+    )
+    expect(timeline.root.locator("section")).to_have_count(1)
+    expect(blocks.root.locator("section.map")).to_have_count(1)
+    expect_fold(blocks, log, 30)
+    timeline.press(".", "x", "ArrowDown", "[", ".", "]")
+    blocks.expect_data(step=32, selected=9)
+    other.expect_step(5)
+    board.expect_step(8)
+    timeline.expect_data(range="31-32", synced="32 9")
+    run_cell(page, 6)
+    expect_said(page, "kernel: 32 32 9 [31, 32] time")
+    run_cell(page, 7)
+    for panel in (timeline, blocks):
+        panel.expect_data(step=12, selected=5)
+    expect(timeline.root).to_have_attribute("data-axis", "steps")
+    other.expect_data(step=5, axis="steps")
+
 
 def test_scenarios_and_comparisons_follow_jupyterlabs_theme_and_names_are_text(open_cells, jupyter):
     storytellers(max_kv_tokens=280).save(jupyter[1] / "b.jsonl")
@@ -110,84 +142,12 @@ def test_scenarios_and_comparisons_follow_jupyterlabs_theme_and_names_are_text(o
         page.wait_for_function(f"light => {drawn} {is_light} light", arg=light)
 
 
-def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(open_cells):
-    cells = [
-        "from engine.core.log import EventLog\n"
-        "from visualizer import BlockMap, Timeline, Tokens, show\n"
-        'log = EventLog.load("run.jsonl")\ntimeline = Timeline(log)\ntimeline',
-        "blocks = BlockMap(log)\nblocks",
-        "show(log, step=5)",
-        "print('kernel:', timeline.step, blocks.step, blocks.selected, blocks.view_model.range,"
-        " blocks.axis)",
-        "timeline.step, blocks.selected, blocks.axis = 12, 5, 'steps'",
-    ]
-    page = open_cells("panels.ipynb", cells, run=3, height=3000)
-    timeline, blocks, other = (
-        BoardOnPage(page, page.locator(".underglass").nth(index)).wait() for index in range(3)
-    )
-    expect(timeline.root.locator("section")).to_have_count(1)
-    expect(blocks.root.locator("section.map")).to_have_count(1)
-    expect_fold(blocks, the_log(), 30)
-    timeline.press(".", "x", "ArrowDown", "[", ".", "]")
-    blocks.expect_data(step=32, selected=9)
-    other.expect_step(5)
-    timeline.expect_data(range="31-32", synced="32 9")
-    run_cell(page, 3)
-    expect_said(page, "kernel: 32 32 9 [31, 32] time")
-    run_cell(page, 4)
-    for panel in (timeline, blocks):
-        panel.expect_data(step=12, selected=5)
-    expect(timeline.root).to_have_attribute("data-axis", "steps")
-    other.expect_data(step=5, axis="steps")
-
-
 def save(page: Page) -> None:
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
 
 
 def shut_down(page: Page) -> None:
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-
-
-LARGE = """\
-import random
-from visualizer import read
-from engine import Engine, EngineConfig, SamplingParams
-from engine.simulation.cost_runner import CostRunner
-from visualizer import show
-runner = CostRunner(10, 0.25)
-config = EngineConfig(max_kv_tokens=16384, token_budget=4096, max_batch_size=8)
-engine = Engine(runner, config, clock=runner.clock)
-chance = random.Random(1)
-for _ in range(1000):
-    label = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=4000))
-    engine.submit("Once upon a time", SamplingParams(max_tokens=2), label=label)
-    engine.step()
-board = show(engine.log)
-print("packed:", len(board.view_model.packed), "steps:", len(board.view_model.steps.ends))
-board
-"""
-
-
-def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(open_cells, jupyter):
-    address, work = jupyter
-    page = open_cells("large.ipynb", [LARGE], height=1400)
-    board = BoardOnPage(page).wait()
-    _, packed, _, steps = "".join(cells(page)[0]["outputs"][0]["text"]).split()
-    assert int(packed) > 2_000_000
-    expect(board.root).to_have_attribute("data-steps", steps, timeout=60_000)
-    expect(board.root.locator(".part")).to_have_count(0)
-    save(page)
-    assert (work / "large.ipynb").stat().st_size < 2_000_000
-
-    # Opened without a kernel that knows it, the board shows the part that was saved and says so.
-    shut_down(page)
-    open_saved(page, address, "large.ipynb", page.locator(".underglass"))
-    board = BoardOnPage(page).wait()
-    for fact in (f"{int(packed) / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
-        expect(board.root.locator(".part")).to_contain_text(fact)
-    assert int(board.data("steps")) < int(steps)
-    expect(board.root.locator(".summary .cell").first).to_contain_text(f"of {int(steps):,}")
 
 
 STATE = "application/vnd.jupyter.widget-state+json"
@@ -199,6 +159,23 @@ from engine.core.log import EventLog
 from visualizer import compare
 log = EventLog.load("run.jsonl")
 compare(log, what_if(log, token_budget=48))"""
+# Labels that do not compress make the log larger than what a notebook saves of one.
+LARGE = """\
+import random
+from engine import Engine, EngineConfig, SamplingParams
+from engine.simulation.cost_runner import CostRunner
+runner, chance = CostRunner(10, 0.25), random.Random(1)
+engine = Engine(runner, EngineConfig(), clock=runner.clock)
+for _ in range(120):
+    engine.submit("Once", SamplingParams(max_tokens=2), label=chance.randbytes(20_000).hex())
+    engine.step()
+large = show(engine.log, step=9, level="memory")
+print("packed:", len(large.view_model.packed), "steps:", len(large.view_model.steps.ends))
+large"""
+CLUSTER = "show('cluster.jsonl', at_ms=100, level='memory')"
+FORM = """\
+import ipywidgets
+ipywidgets.VBox([ipywidgets.HTML('<b>Guess</b>'), ipywidgets.RadioButtons(options=['5', '7'])])"""
 
 
 def wait_for_pictures(page: Page, count: int) -> list[bytes]:
@@ -231,40 +208,68 @@ def reopen_without_kernel(page: Page, address: str, name: str) -> None:
     shut_down(page)
 
 
-def test_a_saved_board_steps_and_selects_without_a_kernel(open_cells, jupyter):
+def test_what_is_saved_is_shown_without_a_kernel_and_a_board_steps_and_selects(open_cells, jupyter):
     (address, work), log = jupyter, the_log()
     path = work / "saved.ipynb"
-    page = open_cells(path.name, [CELLS[0], COMPARED], height=3000)
+    three_replicas().save(work / "cluster.jsonl")
+    saved = [CELLS[0], COMPARED, LARGE, CLUSTER, FORM]
+    page = open_cells(path.name, saved, height=7000)
     board = BoardOnPage(page).wait()
     board.press(".", ".")
-    run_cell(page, 1)
-    comparison = page.locator(".underglass.compare")
-    expect(comparison).to_have_attribute("data-ready", "true")
+    for index in range(1, len(saved)):
+        run_cell(page, index)
+    comparison, cluster = page.locator(".underglass.compare"), page.locator(".underglass.cluster")
+    large = BoardOnPage(page, page.locator(".jp-Cell").nth(2).locator(".underglass"))
+    choices = page.locator("input[type=radio]")
+    for root in (comparison, cluster):
+        expect(root).to_have_attribute("data-ready", "true")
 
-    # Each widget gets a picture, which is hidden while the widget is drawn.
-    pictures = wait_for_pictures(page, 2)
+    # Each board gets a picture, which is hidden while the board is drawn.
+    pictures = wait_for_pictures(page, 4)
     assert all(picture.startswith(PNG) and 10_000 < len(picture) < 150_000 for picture in pictures)
     expect_fold(board, log, 32)
     expect(page.locator(f"{OUTPUT} img:visible")).to_have_count(0)
+    # The kernel sends all of a log that is too large to save.
+    _, packed, _, steps = "".join(cells(page)[2]["outputs"][0]["text"]).split()
+    assert int(packed) > 2_000_000
+    large.expect_data(steps=steps)
+    expect(large.root.locator(".part")).to_have_count(0)
+
+    choices.nth(1).check()
+    at = cluster.evaluate(
+        """async (board) => {
+          const before = board.dataset.at;
+          board.dispatchEvent(new KeyboardEvent("keydown", { key: ".", bubbles: true }));
+          while (board.dataset.at === before) await new Promise(requestAnimationFrame);
+          await window.jupyterapp.commands.execute("docmanager:save");
+          return Number(board.dataset.at);
+        }"""
+    )
+    state = nbformat.read(path, as_version=4).metadata.widgets[STATE]["state"]
+    assert [one["state"]["at"] for one in state.values() if "at" in one["state"]] == [at]
     board.press(".")
     expect(board.root).to_have_attribute("data-synced", "33 8")
     board.root.locator("[data-act=slo]").click()
     board.press("v", "v")
     type_and_save(board.root.locator("input[name=ttft]"), "81")
     notebook = nbformat.read(path, as_version=4)
-    assert all(WIDGET in one.outputs[0].data for one in notebook.cells)
+    outputs = [output for one in notebook.cells for output in one.outputs]
+    assert sum(WIDGET in output.get("data", {}) for output in outputs) == len(saved)
     state = notebook.metadata.widgets[STATE]["state"]
-    assert sum("log" in one["state"] for one in state.values()) == 3
+    assert sum("log" in one["state"] for one in state.values()) == 5
     assert [81, 40] in [one["state"].get("slo") for one in state.values()]
     assert {one["state"].get("level", "memory") for one in state.values()} == {"memory"}
+    [part] = [one["state"]["log"] for one in state.values() if not one["state"].get("whole", True)]
+    assert len(part) <= SAVED_BYTES / 3 * 4 + 4
 
-    # nbconvert shows both pictures without a network, in its theme.
+    # nbconvert shows the pictures without a network, in its theme.
     for theme, drawn in (("light", "normal"), ("dark", "url(")):
         images = open_exported(page, path, theme).locator(f"{OUTPUT} img:visible")
-        expect(images).to_have_count(2)
+        expect(images).to_have_count(4)
         for one in images.all():
             assert one.evaluate("one => getComputedStyle(one).content").startswith(drawn)
 
+    # JupyterLab's new kernel knows none of these widgets: what the page shows is what was saved.
     reopen_without_kernel(page, address, path.name)
     board = BoardOnPage(page).wait()
     expect(page.locator(f"{OUTPUT} img:visible")).to_have_count(0)
@@ -277,54 +282,31 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(open_cells, jupyter):
     chip = board.root.locator(".decisions .chip").first
     chip.click()
     board.expect_selected(chip.get_attribute("data-request") or "")
-    comparison = page.locator(".underglass.compare")
     expect(comparison).to_have_attribute("data-ready", "true")
     comparison.locator("button[data-shows='a']").click()
     expect(comparison.locator(".run .underglass").first).to_have_attribute("data-ready", "true")
     step = int(comparison.get_attribute("data-step") or 0)
     comparison.locator(".run .underglass").first.press(".")
     expect(comparison).to_have_attribute("data-step", str(step + 1))
+    # Of a log that was too large, the board shows the part that was saved and says so.
+    large.wait().press("v")
+    for fact in (f"{int(packed) / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
+        expect(large.root.locator(".part")).to_contain_text(fact)
+    assert int(large.data("steps")) < int(steps)
+    expect(large.root.locator(".summary .cell").first).to_contain_text(f"of {int(steps):,}")
+    expect(cluster).to_have_attribute("data-at", str(at))
+    expect(choices).to_have_count(2)
+    expect(choices.nth(1)).to_be_checked()
+    expect(page.get_by_text("model not found")).to_have_count(0)
 
     # Saved without a kernel it is still there; run again and saved, what it was before is not.
     save(page)
     assert nbformat.read(path, as_version=4).metadata.widgets[STATE]["state"] == state
     open_notebook(page, address, path.name)
-    run_cell(page, 0)
-    run_cell(page, 1)
-    wait_for_pictures(page, 2)
+    for index in range(len(saved)):
+        run_cell(page, index)
+    wait_for_pictures(page, 4)
     save(page)
     again = nbformat.read(path, as_version=4).metadata.widgets[STATE]["state"]
     assert len(again) == len(state)
     assert not again.keys() & state.keys()
-
-
-def test_a_cluster_is_saved_where_the_reader_has_just_gone_and_forms_beside_it(open_cells, jupyter):
-    address, work = jupyter
-    three_replicas().save(work / "cluster.jsonl")
-    path = work / "cluster.ipynb"
-    form = "[ipywidgets.HTML('<b>Guess</b>'), ipywidgets.RadioButtons(options=['5', '7'])]"
-    cells = ["from visualizer import show\nshow('cluster.jsonl', at_ms=100)"]
-    cells += [f"import ipywidgets\nipywidgets.VBox({form})"]
-    page = open_cells(path.name, cells, run=2, height=3000)
-    board, choices = page.locator(".underglass.cluster"), page.locator("input[type=radio]")
-    expect(board).to_have_attribute("data-ready", "true")
-    wait_for_pictures(page, 1)
-    choices.nth(1).check()
-    at = board.evaluate(
-        """async (board) => {
-          const before = board.dataset.at;
-          board.dispatchEvent(new KeyboardEvent("keydown", { key: ".", bubbles: true }));
-          while (board.dataset.at === before) await new Promise(requestAnimationFrame);
-          await window.jupyterapp.commands.execute("docmanager:save");
-          return Number(board.dataset.at);
-        }"""
-    )
-    state = nbformat.read(path, as_version=4).metadata.widgets[STATE]["state"]
-    assert [one["state"]["at"] for one in state.values() if "at" in one["state"]] == [at]
-
-    # The new kernel knows none of these widgets: what the page shows is what was saved.
-    shut_down(page)
-    open_saved(page, address, path.name, choices.first)
-    expect(choices).to_have_count(2)
-    expect(choices.nth(1)).to_be_checked()
-    expect(page.get_by_text("model not found")).to_have_count(0)
