@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from engine.core.sampling_params import SamplingParams as SamplingParams
     from engine.core.scheduling.admission import RequestError as RequestError
     from engine.core.scheduling.policy import Policy as Policy
+    from engine.simulation.capacity.curve import Sweep as Sweep
+    from engine.simulation.capacity.load import Load as Load
+    from engine.simulation.capacity.simulated import simulated as simulated
+    from engine.simulation.capacity.sweep import sweep as sweep
     from engine.simulation.cost_runner import Cost as Cost
     from engine.simulation.cost_runner import CostRunner as CostRunner
     from engine.simulation.simulate import simulate as simulate
@@ -43,6 +47,10 @@ _NAMES = {
     "engine.core.sampling_params": "SamplingError SamplingParams",
     "engine.core.scheduling.admission": "RequestError",
     "engine.core.scheduling.policy": "Policy",
+    "engine.simulation.capacity.curve": "Sweep",
+    "engine.simulation.capacity.load": "Load",
+    "engine.simulation.capacity.simulated": "simulated",
+    "engine.simulation.capacity.sweep": "sweep",
     "engine.simulation.cost_runner": "Cost CostRunner",
     "engine.simulation.simulate": "simulate",
     "engine.simulation.study": "study",

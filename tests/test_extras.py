@@ -67,7 +67,7 @@ def test_the_simulator_the_explanations_and_the_comparisons_need_only_msgspec():
     done = run(
         ONLY_MSGSPEC
         + """
-from engine import EngineConfig, simulate, simulate_cluster, study, what_if
+from engine import EngineConfig, Load, simulate, simulate_cluster, simulated, study, sweep, what_if
 from engine.simulation.cost_runner import Cost
 from engine.simulation.traffic import Traffic
 from visualizer import gallery, read, to_html, to_perfetto
@@ -91,6 +91,7 @@ studied = study(log, {"token_budget": [32]})
 for text in (reading.why_slow(1), reading.stuck(2), reading.why(1), studied, summary(log)):
     assert str(text)
 assert "Ada" in Game().html()
+assert "Knee" in str(sweep(simulated(), Load(requests=5, seconds=0), rates=[4]))
 """
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -17,10 +17,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.load.client import Reply, ask, begin
 from benchmarks.load.streams import fire
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import StepFinished
+from server.load.client import Reply, ask, begin
 from server.process import BackgroundServer, serve_in_background
 
 FORMS: dict[str, dict[str, Any]] = {

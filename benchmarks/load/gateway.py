@@ -11,7 +11,7 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.load.client import Reply, ask, begin
+from server.load.client import Reply, ask, begin
 from server.process import BackgroundServer, serve_in_background
 
 ROOM = {"max_kv_tokens": 65_536, "token_budget": 512, "max_waiting": 1000, "max_batch_size": 64}

@@ -9,8 +9,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load.client import ask, begin
 from benchmarks.load.streams import prompts
+from server.load.client import ask, begin
 
 WAYS = ("close", "reset", "half-close")
 BODIES: tuple[dict[str, Any], ...] = ({}, {"stream": True, "n": 2}, {"stream": False})

@@ -4,8 +4,8 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from benchmarks.load.client import ask
 from benchmarks.load.streams import prompts
+from server.load.client import ask
 
 
 async def measure(url: str, count: int = 640, max_tokens: int = 64) -> dict[str, Any]:

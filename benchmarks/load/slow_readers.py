@@ -13,8 +13,9 @@ that do not.
 import asyncio
 from typing import Any
 
-from benchmarks.load.client import Call, Reply, begin, latencies, quantile
-from benchmarks.load.streams import fire
+from benchmarks.load.streams import fire, latencies
+from engine.simulation.quantile import quantile
+from server.load.client import Call, Reply, begin
 
 _LONG = {"stream": True, "max_tokens": 400, "logprobs": 5, "ignore_eos": True}
 

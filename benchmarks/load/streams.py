@@ -2,9 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
-from benchmarks.load.client import Reply, ask, latencies
+from engine.simulation.quantile import quantile
+from server.load.client import Reply, ask
 
 OPENINGS = (
     "Once upon a time there was a",
@@ -48,4 +51,18 @@ async def measure(url: str, count: int = 500, max_tokens: int = 64) -> dict[str,
         "differ": differ,
         "tokens_per_second": round(tokens / seconds),
         **latencies(replies),
+    }
+
+
+def latencies(replies: Sequence[Reply]) -> dict[str, float]:
+    """Milliseconds: TTFT and ITL of teaching streams, as their clients saw them."""
+    ttft, itl = [], []
+    for reply in replies:
+        times = [at for at, _ in reply.tokens()]
+        ttft.append(times[0] - reply.began)
+        itl += [later - earlier for earlier, later in pairwise(times)]
+    return {
+        f"{name}_{label}_ms": round(quantile(values, share) * 1000, 2)
+        for name, values in (("ttft", ttft), ("itl", itl))
+        for label, share in (("p50", 0.5), ("p99", 0.99))
     }

@@ -157,7 +157,7 @@ class Workload:
         max_tokens     the limit of every request; None: exactly the length of its answer
         """
         rng = random.Random(seed)
-        prefixes = [_letters(rng, shared_tokens) for _ in range(groups)]
+        prefixes = [letters(rng, shared_tokens) for _ in range(groups)]
         inputs: list[Input] = []
         for at_ms in sorted(arrivals(rng, count)):
             group = rng.randrange(groups) if groups else -1
@@ -166,7 +166,7 @@ class Workload:
             inputs.append(
                 Arrival(
                     at_ms=at_ms,
-                    prompt=(prefixes[group] if groups else []) + _letters(rng, prompt(rng)),
+                    prompt=(prefixes[group] if groups else []) + letters(rng, prompt(rng)),
                     params=SamplingParams(max_tokens=asked),
                     label=f"group {group + 1}" if groups else "",
                     answers={0: Answer(min(length, asked))},
@@ -209,7 +209,8 @@ def lognormal(median: float, spread: float, most: int) -> Length:
     return lambda rng: min(most, max(1, round(median * rng.lognormvariate(0, spread))))
 
 
-def _letters(rng: random.Random, count: int) -> list[int]:
+def letters(rng: random.Random, count: int) -> list[int]:
+    """Return a prompt of random letters, as the token ids of the byte tokenizer."""
     return [ord("a") + rng.randrange(26) for _ in range(count)]
 
 

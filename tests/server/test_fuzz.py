@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from benchmarks.load import leavers, streams
-from benchmarks.load.client import Reply, ask, send
 from benchmarks.load.leavers import open_sockets
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge
 from server.core.models import Models
 from server.core.settings import ServerSettings
+from server.load.client import Reply, ask, send
 from tests.server import fuzz
 from tests.server.bridges import alphabet
 

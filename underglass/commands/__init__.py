@@ -17,6 +17,7 @@ from underglass.commands.listen import listen
 from underglass.commands.open import open_logs
 from underglass.commands.options import fail
 from underglass.commands.serve import serve
+from underglass.commands.sweep import sweep
 from underglass.commands.tell import tell_me
 from underglass.commands.what_if import what_if
 from underglass.commands.why import why
@@ -124,6 +125,11 @@ app.command(
     cls=SectionedCommand,
     short_help="Replay a log's arrivals with other settings.",
 )(what_if)
+app.command(
+    cls=SectionedCommand,
+    short_help="Measure how many requests per second a server can take.",
+    context_settings=FROM_ENVIRONMENT,
+)(sweep)
 app.command(
     name="tell", cls=SectionedCommand, short_help="Tell what happened in a log, in a few scenes."
 )(tell_me)

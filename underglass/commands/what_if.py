@@ -63,7 +63,7 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
     if not isinstance(log, EventLog):
         fail(f"{file} must be the log of one engine; it is the log of a cluster")
     try:
-        answer = study(log, _parsed(settings), pinned=arrivals)
+        answer = study(log, parsed_settings(settings), pinned=arrivals)
     except (LogError, ValueError) as error:
         text = str(error)
         fail(text if isinstance(error, ConfigError) else f"{file}: {text}")
@@ -79,7 +79,7 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
             webbrowser.open(page.resolve().as_uri())
 
 
-def _parsed(settings: list[str]) -> dict[str, list[Any]]:
+def parsed_settings(settings: list[str]) -> dict[str, list[Any]]:
     """Return {name: values} from words such as "token_budget=32,64". Raises ConfigError."""
     from engine.core.config import ConfigError, EngineConfig
 

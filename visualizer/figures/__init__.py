@@ -7,6 +7,7 @@
     figures.hits({"random": a, "prefix_tree": b})          # hit rates of cluster runs
     figures.masks(log)                          # the probability that a grammar's masks allowed
     figures.break_even(compute_ms, {"the link": move_ms}, most=62)   # (blocks) -> ms
+    figures.capacity({"one": a, "two": b})      # sweeps of the arrival rate
     figures.roofline(points, flops_per_s=1e12, bytes_per_s=1e11)
     figures.users({"Llama 3.1 8B": kv_sizes(config).fit(80e9, 8192)})   # drawn to scale
 
@@ -19,6 +20,7 @@ from engine.core.extras import needs_extra
 
 with needs_extra("visualizer.figures"):
     from visualizer.figures.break_even import break_even
+    from visualizer.figures.capacity import capacity
     from visualizer.figures.distributions import itl, ttft
     from visualizer.figures.hits import hits
     from visualizer.figures.masks import masks
@@ -30,6 +32,6 @@ with needs_extra("visualizer.figures"):
     from visualizer.figures.users import users
 
 __all__ = [
-    "break_even", "hits", "itl", "masks", "memory", "overlap", "roofline", "shape", "throughput",
-    "ttft", "users",
+    "break_even", "capacity", "hits", "itl", "masks", "memory", "overlap", "roofline", "shape",
+    "throughput", "ttft", "users",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """A client on raw sockets, fast enough not to limit the measurement.
 
 It stores bytes and times and parses them after the end, so it reads far more events per second than
-httpx (14,000 on a core) or the OpenAI SDK (3,600). It can also misbehave:
-disconnect in three ways, or read slowly.
+httpx (14,000 on a core) or the OpenAI SDK (3,600). It needs no library. `benchmarks/load` also lets it
+misbehave: disconnect in three ways, or read slowly.
 """
 
 import asyncio
@@ -10,14 +10,15 @@ import bisect
 import json
 import re
 import socket
+import ssl
 import struct
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, cast
+from urllib.parse import urlsplit
 
-_EVENT = re.compile(rb"data: (.*?)\n\n", re.DOTALL)
+_EVENT = re.compile(rb"data: ?(.*?)\r?\n\r?\n", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -45,16 +46,42 @@ class Reply:
             (x.partition(":")[2].strip() for x in head.split("\r\n") if x.startswith(name)), ""
         )
 
+    def _body(self) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return the body without chunk sizes, and (end in the body, end in `raw`) of each chunk."""
+        raw = self.raw
+        at = raw.find(b"\r\n\r\n") + 4
+        if at < 4 or "chunked" not in self.header("transfer-encoding"):
+            return raw[at:], [(len(raw) - at, len(raw))]
+        parts, ends, length = list[bytes](), list[tuple[int, int]](), 0
+        while (line := raw.find(b"\r\n", at)) > 0:
+            size = int(raw[at:line].partition(b";")[0], 16)
+            if not size:
+                break
+            part = raw[line + 2 : line + 2 + size]
+            at = line + 2 + size + 2
+            length += len(part)
+            parts.append(part)
+            ends.append((length, line + 2 + len(part)))
+        return b"".join(parts), ends or [(0, len(raw))]
+
+    @property
+    def body(self) -> bytes:
+        """The body without the sizes of its chunks."""
+        return self._body()[0]
+
     def json(self) -> Any:
-        """The body of an answer that is no stream."""
-        return json.loads(self.raw.partition(b"\r\n\r\n")[2])
+        """The body of an answer that is no stream. Raises ValueError if it is not JSON."""
+        return json.loads(self.body)
 
     def events(self) -> list[tuple[float, Any]]:
-        """(seconds, data) of each event of a stream; the server puts whole events into a chunk."""
+        """(seconds, data) of each event of a stream, when its last byte came."""
+        body, chunks = self._body()
         ends = list(accumulate(len(data) for _, data in self.pieces))
         found = []
-        for match in _EVENT.finditer(self.raw):
-            at = self.pieces[bisect.bisect_left(ends, match.end())][0]
+        for match in _EVENT.finditer(body):
+            end, raw_end = chunks[bisect.bisect_left(chunks, (match.end(),))]
+            last = raw_end - (end - match.end())
+            at = self.pieces[bisect.bisect_left(ends, last)][0]
             data = match[1]
             found.append((at, "[DONE]" if data == b"[DONE]" else json.loads(data)))
         return found
@@ -84,14 +111,17 @@ class Call(asyncio.Protocol):
         self.ended: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the request."""
         self.transport = cast("asyncio.Transport", transport)
         self.reply.began = time.perf_counter()
         self.transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
+        """Store the bytes and their time."""
         self.reply.pieces.append((time.perf_counter(), data))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End the reply."""
         if not self.ended.done():
             self.ended.set_result(self.reply)
 
@@ -108,9 +138,9 @@ class Call(asyncio.Protocol):
         self.transport.abort()
 
 
-def request(path: str, content: bytes | None, **headers: str) -> bytes:
+def request(host: str, path: str, content: bytes | None, **headers: str) -> bytes:
     """The bytes of a POST; of a GET where there is no content."""
-    lines = [f"{'GET' if content is None else 'POST'} {path} HTTP/1.1", "Host: 127.0.0.1"]
+    lines = [f"{'GET' if content is None else 'POST'} {path} HTTP/1.1", f"Host: {host}"]
     lines += ["Content-Type: application/json", f"Content-Length: {len(content or b'')}"]
     lines += ["Connection: close"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -121,44 +151,32 @@ async def send(
     url: str, path: str, content: bytes | None, *, receive_buffer: int = 0, **headers: str
 ) -> Call:
     """Send a request, whatever its body is; the answer comes as it comes."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    sock = socket.socket()
-    sock.setblocking(False)
-    if receive_buffer:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    where = urlsplit(url)
+    host, secure = where.hostname or "", where.scheme == "https"
+    port = where.port or (443 if secure else 80)
     loop = asyncio.get_running_loop()
-    await loop.sock_connect(sock, (host, int(port)))
+    options: dict[str, Any] = {"host": host, "port": port}
+    if receive_buffer:  # it has to be set before the connection is made
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await loop.sock_connect(sock, (host, port))
+        options = {"sock": sock}
+    sent = request(
+        where.netloc.rpartition("@")[2], where.path.rstrip("/") + path, content, **headers
+    )
     _, call = await loop.create_connection(
-        lambda: Call(request(path, content, **headers)), sock=sock
+        lambda: Call(sent), **options, ssl=ssl.create_default_context() if secure else None
     )
     return call
 
 
-async def begin(url: str, path: str, body: Any, *, receive_buffer: int = 0, **headers: str) -> Call:
-    """Send a JSON body; a GET where it is None."""
+async def begin(url: str, path: str, body: Any, **options: Any) -> Call:
+    """Send a JSON body; a GET where it is None. See `send` for the options."""
     content = None if body is None else json.dumps(body).encode()
-    return await send(url, path, content, receive_buffer=receive_buffer, **headers)
+    return await send(url, path, content, **options)
 
 
 async def ask(url: str, path: str, body: Any = None, **headers: str) -> Reply:
     """Send a request and wait for the whole answer."""
     return await (await begin(url, path, body, **headers)).ended
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """Return a quantile; 0.5 is the median."""
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
-def latencies(replies: Sequence[Reply]) -> dict[str, float]:
-    """Milliseconds: TTFT and ITL of teaching streams, as their clients saw them."""
-    ttft, itl = [], []
-    for reply in replies:
-        times = [at for at, _ in reply.tokens()]
-        ttft.append(times[0] - reply.began)
-        itl += [later - earlier for earlier, later in pairwise(times)]
-    return {
-        f"{name}_{label}_ms": round(quantile(values, share) * 1000, 2)
-        for name, values in (("ttft", ttft), ("itl", itl))
-        for label, share in (("p50", 0.5), ("p99", 0.99))
-    }
