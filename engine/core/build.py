@@ -70,6 +70,7 @@ def build(
     pool = given["pool"] = given["pool"] or BlockPool(config.num_blocks)
     policy = given["policy"] = given["policy"] or POLICIES[config.policy]()
     used_pool = checked_part("pool", pool)
+    runner.kv_dtype = config.kv_dtype
     # KV memory is allocated early, because there may be too little of it.
     pages = _reserve(runner, config, used_pool, emit)
     set_model_parts(runner, given)

@@ -71,6 +71,18 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             sglang="`--page-size`",
         ),
     ] = 16
+    kv_dtype: Annotated[
+        Literal["auto", "int8"],
+        setting(
+            "How KV is stored: auto, in the model's precision; or int8, in about half of 16 bits, with "
+            "a scale for each token and head.",
+            vllm={
+                "auto": "`--kv-cache-dtype auto`",
+                "int8": "`--kv-cache-dtype int8_per_token_head`",
+            },
+            sglang={"auto": "`--kv-cache-dtype auto`", "int8": "– (`fp8_e4m3`, `fp8_e5m2`)"},
+        ),
+    ] = "auto"
     policy: Annotated[
         Literal["fcfs", "priority", "sjf", "lpm", "fair"],
         setting(

@@ -187,12 +187,14 @@ class Runner(PageStore, Protocol):
 
     max_context   longest sequence that the model can read; None means no limit
     window        widest sliding window of its layers, in tokens; None if no layer slides
+    kv_dtype      the engine's setting, set before `reserve`; a runner without KV memory ignores it
     expert_loads  of a mixture of experts: for each layer, how many tokens each expert computed in the
                   latest `run` with rows. [] for a layer without experts; empty for a dense model
     """
 
     max_context: int | None
     window: int | None
+    kv_dtype: str
 
     @property
     def expert_loads(self) -> Sequence[Sequence[int]]:

@@ -25,11 +25,12 @@ import psutil
 import torch
 
 from engine.core.compute.device import activation_dtype, dtype_name
-from engine.core.compute.model import ModelConfig, kv_bytes, kv_bytes_per_token, mirror_bytes
+from engine.core.compute.model import ModelConfig, kv_bytes, mirror_bytes
 from engine.core.config import ConfigError, EngineConfig
 from engine.extensions.draft_model import num_draft_blocks
 from engine.extensions.window_pages import num_window_pages
 from engine.models.byte_sizes import byte_size
+from engine.models.int8_kv import Int8KV, stored_kv
 from engine.models.weights.checkpoint import Checkpoint
 
 _FLOAT32 = torch.float32.itemsize
@@ -134,11 +135,13 @@ def plan_memory(
         blocks, pages = engine.num_blocks, num_window_pages(engine, model.window)
         if draft_length is not None:
             blocks, pages = num_draft_blocks(engine, draft_length), None
-        kv = kv_bytes(model, dtype, blocks, engine.block_size, pages)
+        # A draft model keeps its KV in its own precision.
+        stored, scale = stored_kv(dtype, "auto" if draft_length is not None else engine.kv_dtype)
+        kv = kv_bytes(model, stored, blocks, engine.block_size, pages, scale_bytes=scale)
         mirror = mirror_bytes(model, activations, blocks, engine.block_size)
         working = working_bytes(model, engine, dtype)
         tokens = engine.num_blocks * engine.block_size
-        per_token = kv_bytes(model, dtype, 1, 1, None if pages is None else 0)
+        per_token = kv_bytes(model, stored, 1, 1, None if pages is None else 0, scale_bytes=scale)
         per_token += mirror_bytes(model, activations, 1, 1) + _gathered_bytes(model, dtype)
     return MemoryPlan(
         name=name,
@@ -195,26 +198,33 @@ class InMemory:
     device: torch.device
     kernels: Mapping[str, str] = MappingProxyType({})  # `loader.build` notes them
 
-    def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
+    def check_kv(
+        self, num_blocks: int, block_size: int, num_window_pages: int | None, kv_dtype: str = "auto"
+    ) -> None:
         """Raise ConfigError if KV memory of this size does not fit beside what is loaded.
 
         Linux allocates more memory than there is, and ends the process when it is used.
         """
-        model, dtype = self.config, self.dtype
-        needed = kv_bytes(model, dtype, num_blocks, block_size, num_window_pages)
+        model = self.config
+        dtype, scale = stored_kv(self.dtype, kv_dtype)
+        needed = kv_bytes(model, dtype, num_blocks, block_size, num_window_pages, scale_bytes=scale)
         available = available_bytes(self.device)
         if needed <= available:
             return
         # Every layer with all tokens always suffices; window pages may allow more.
-        fits = available // kv_bytes_per_token(model, dtype)
+        fits = available // kv_bytes(model, dtype, 1, 1, scale_bytes=scale)
         if num_window_pages is not None:
-            windows = kv_bytes(model, dtype, 0, block_size, num_window_pages)
-            per_token = kv_bytes(model, dtype, 1, 1, 0)
+            windows = kv_bytes(model, dtype, 0, block_size, num_window_pages, scale_bytes=scale)
+            per_token = kv_bytes(model, dtype, 1, 1, 0, scale_bytes=scale)
             fits = max(fits, (available - windows) // per_token if per_token else 0)
         raise ConfigError(
             f"max_kv_tokens: KV for {num_blocks * block_size} tokens needs {byte_size(needed)}, but "
             f"{byte_size(available)} are available; lower it to at most {fits}"
         )
+
+    def kv_codec(self, kv_dtype: str) -> Int8KV | None:
+        """Return the codec of a `kv_dtype`; None for "auto"."""
+        return Int8KV() if kv_dtype == "int8" else None
 
 
 def available_bytes(device: torch.device) -> int:

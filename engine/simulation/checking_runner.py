@@ -43,6 +43,7 @@ class CheckingRunner:
     def __init__(self, next_token: NextToken, *, window: int | None = None) -> None:
         self.next_token = next_token
         self.window = window
+        self.kv_dtype = "auto"
         self._block_size = 0
         self._slots: list[_Slots] = []
         self._pages: list[_Slots] = []  # of sliding layers

@@ -196,6 +196,7 @@ class CostRunner:
         self.outputs = dict(outputs or {})
         self.end_token = end_token
         self.window = window
+        self.kv_dtype = "auto"
 
     def describe(self) -> dict[str, Any]:
         """Describe the runner: no parameters, and the prices that are not 0."""

@@ -5,6 +5,9 @@ token is one operation. Each block is contiguous, so reading a block is one copy
 
     [layers, num_blocks, block_size, 2 (keys, values), kv_heads, head_dim]
 
+A model may keep one vector in place of the two (`ModelConfig.kv_parts`), and a codec may store each of
+them in another form (`kv_dtype="int8"`, see `engine/models/int8_kv.py`).
+
 If sliding layers free what is behind their window (`engine/extensions/window_pages.py`), they have a
 smaller tensor with window pages in place of blocks, and `page_of` says which page a block has. They
 also have a tensor of their own if their heads have another shape (Gemma 4); without window pages, it
@@ -18,7 +21,7 @@ Differs from vLLM (`vllm/v1/attention/backends/flash_attn.py`):
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -32,6 +35,25 @@ if TYPE_CHECKING:
     from engine.core.compute.mirror import Mirror
 
 
+class KVCodec(Protocol):
+    """Another form for keys and values in blocks; each vector of a head is stored by itself.
+
+    dtype  the type of what is stored; name  the same in words
+    """
+
+    dtype: torch.dtype
+    name: str
+
+    def stored_size(self, size: int) -> int:
+        """Return how many values of `dtype` store a vector of `size` values."""
+
+    def encode(self, vectors: Tensor) -> Tensor:
+        """[..., size] -> `dtype` [..., stored size]."""
+
+    def decode(self, stored: Tensor, out: Tensor) -> Tensor:
+        """Write the vectors into `out`, [..., stored size] -> [..., size], and return it."""
+
+
 class KVCache:
     """The KV memory of all layers. A slot's contents are undefined until it is written.
 
@@ -42,10 +64,13 @@ class KVCache:
     page_of        [num_blocks] where `window_tensor` has each block; -1 for nowhere
     mirror         contiguous copies of contexts, if `MirroredAttention` reads this memory
     activation_dtype  the type that attention computes in; see `device.py`
-    by_slot[l]     layer l as `[blocks or pages * block_size, 2 * kv_heads, head_dim]`, for writing
-                   tokens
-    by_block[l]    layer l as `[blocks or pages, block_size * 2 * kv_heads * head_dim]`, for reading
-                   blocks
+    codec          the form in which vectors are stored; None: as they are
+    parts          the vectors of a token and head: 2, or 1 that is both
+    shapes[l]      layer l's heads and their size, as attention computes them
+    by_slot[l]     layer l as `[blocks or pages * block_size, parts * kv_heads, stored size]`, for
+                   writing tokens
+    by_block[l]    layer l as `[blocks or pages, block_size * parts * kv_heads * stored size]`, for
+                   reading blocks
     """
 
     def __init__(
@@ -57,7 +82,10 @@ class KVCache:
         device: torch.device = CPU,
         *,
         num_window_pages: int | None = None,
+        codec: KVCodec | None = None,
     ) -> None:
+        self.codec, self.parts = codec, config.kv_parts
+        self.shapes = [config.kv_shape(layer) for layer in range(config.num_layers)]
         self.num_blocks, self.block_size = num_blocks, block_size
         self.mirror: Mirror | None = None
         own, windows = config.layers_with_kv, config.windows
@@ -70,8 +98,8 @@ class KVCache:
         try:
             self.tensor, self.window_tensor = (
                 torch.empty(
-                    (len(layers), count, block_size, 2, *config.kv_shape(next(iter(layers), 0))),
-                    dtype=dtype,
+                    (len(layers), count, block_size, self.parts, *self._stored(layers)),
+                    dtype=dtype if codec is None else codec.dtype,
                     device=device,
                 )
                 for layers, count in ((self._full, num_blocks), (self._sliding, pages))
@@ -88,8 +116,13 @@ class KVCache:
         memory = dict(zip(self._full, self.tensor, strict=True))
         memory |= zip(self._sliding, self.window_tensor, strict=True)
         layers = [memory[config.kv_source(layer)] for layer in range(config.num_layers)]
-        self.by_slot = [layer.view(-1, 2 * layer.shape[-2], layer.shape[-1]) for layer in layers]
+        self.by_slot = [layer.flatten(2, 3).flatten(0, 1) for layer in layers]
         self.by_block = [layer.flatten(1) for layer in layers]
+
+    def _stored(self, layers: list[int]) -> tuple[int, int]:
+        """Return the heads of layers of a kind, and the values that store a vector."""
+        heads, size = self.shapes[next(iter(layers), 0)]
+        return heads, size if self.codec is None else self.codec.stored_size(size)
 
     def blocks_in(self, layer: int, blocks: Tensor) -> Tensor:
         """Return where a layer has `blocks`: their indexes in `by_block[layer]`."""
@@ -116,7 +149,7 @@ class KVCache:
 
     @property
     def page_shape(self) -> tuple[int, ...]:
-        """The shape of a page: [layers, block_size, 2 (keys, values), kv_heads, head_dim].
+        """The shape of a page: [layers, block_size, parts, kv_heads, stored size].
 
         It is only [values] if the heads of the layers have different shapes.
         """

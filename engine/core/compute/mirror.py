@@ -64,13 +64,9 @@ class MirroredAttention:
                     own = regions.get(group.tokens.start)
                 is_whole = 1 < group.query_len == group.seq_lens[-1] <= (window or group.query_len)
                 if is_whole and has_own_kv:
-                    shape = (
-                        len(group.seq_lens),
-                        group.query_len,
-                        -1,
-                        kv_cache.by_slot[layer].shape[-1],
-                    )
-                    own = _Prompts(shape, kv_cache.activation_dtype)
+                    heads, size = kv_cache.shapes[layer]
+                    shape = (len(group.seq_lens), group.query_len, -1, size)
+                    own = _Prompts(shape, heads, kv_cache.activation_dtype)
                 own = own or PagedGroup(config, kv_cache, group, layer)
                 self._groups[window].append((group.tokens, own))
 
@@ -83,9 +79,14 @@ class MirroredAttention:
         """
         window, cache = self._windows[layer], self._kv_cache
         if keys_values is not None:
-            if keys_values.dtype != cache.tensor.dtype:
-                keys_values = keys_values.to(cache.tensor.dtype)
-            cache.by_slot[layer].index_copy_(0, self._slots[window], keys_values)
+            stored = keys_values
+            if cache.codec is not None:
+                # Attend to what the blocks hold, so that all ways to read a token give the same.
+                stored = cache.codec.encode(keys_values)
+                keys_values = cache.codec.decode(stored, torch.empty_like(keys_values))
+            elif keys_values.dtype != cache.tensor.dtype:
+                stored = keys_values = keys_values.to(cache.tensor.dtype)
+            cache.by_slot[layer].index_copy_(0, self._slots[window], stored)
         groups = self._groups[window]
         kernel = (
             F.scaled_dot_product_attention if sinks is None else partial(attend_with_sinks, sinks)
@@ -103,11 +104,13 @@ class MirroredAttention:
 class _Prompts:
     """Prompts of equal length that are computed from their first token to their last.
 
-    shape  of their queries: [rows, query_len, heads, head_dim]
-    dtype  in which attention computes
+    shape     of their queries: [rows, query_len, heads, head_dim]
+    kv_heads  heads of their keys
+    dtype     in which attention computes
     """
 
     shape: tuple[int, int, int, int]
+    kv_heads: int
     dtype: torch.dtype
 
     def attend(
@@ -115,10 +118,10 @@ class _Prompts:
     ) -> Tensor:
         """`queries` [rows * query_len, heads, head_dim] -> [rows * query_len, heads * head_dim]."""
         assert keys_values is not None
-        keys, values = keys_values.to(self.dtype).view(self.shape).transpose(1, 2).chunk(2, dim=1)
-        output = kernel(
-            queries.view(self.shape).transpose(1, 2), keys, values, is_causal=True, enable_gqa=True
-        )
+        heads = keys_values.to(self.dtype).view(self.shape).transpose(1, 2)
+        parts = torch.split(heads, self.kv_heads, dim=1)
+        own = queries.view(self.shape).transpose(1, 2)
+        output = kernel(own, parts[0], parts[-1], is_causal=True, enable_gqa=True)
         return output.transpose(1, 2).reshape(len(queries), -1)
 
 
@@ -195,15 +198,14 @@ class _Region:
 
     rows  the copies by request, in the order of the group
 
-    Its memory is `[layers, 2 (keys, values), places, kv_heads, tokens, head_dim]`. Slots past the end
+    Its memory is `[layers, parts, places, kv_heads, tokens, head_dim]`, decoded. Slots past the end
     of a row hold zeros or outdated copies, never garbage, because 0 * NaN would be NaN.
     """
 
     def __init__(self, config: ModelConfig, kv_cache: KVCache, layers: list[int]) -> None:
         """`layers` are those with KV of their own and without a window."""
         self._config, self._kv_cache, self._layers = config, kv_cache, layers
-        _, twice_kv_heads, self._head_dim = kv_cache.by_slot[layers[0]].shape
-        self._kv_heads = twice_kv_heads // 2
+        self._kv_heads, self._head_dim = kv_cache.shapes[layers[0]]
         self._sharing = config.num_heads // self._kv_heads
         self.rows: dict[int, _Row] = {}
         self.places = self.tokens = 0
@@ -212,7 +214,7 @@ class _Region:
         """Replace the memory; all copies are lost."""
         cache = self._kv_cache
         self.rows, self.places, self.tokens = {}, places, tokens
-        shape = len(self._layers), 2, places, self._kv_heads, tokens, self._head_dim
+        shape = len(self._layers), cache.parts, places, self._kv_heads, tokens, self._head_dim
         self._memory = cache.tensor.new_empty(0)  # this frees the earlier memory first
         self._memory = cache.tensor.new_zeros(shape, dtype=cache.activation_dtype)
         self._by_slot = dict(zip(self._layers, self._memory.flatten(1, 4), strict=True))
@@ -240,7 +242,8 @@ class _Region:
             self._index += 1
         # This step's part of the memory: keys and values of each layer.
         views = self._memory[:, :, :count, :, :longest].flatten(0, 1).unbind()
-        contexts = zip(views[::2], views[1::2], strict=True)
+        parts = self._kv_cache.parts
+        contexts = zip(views[::parts], views[parts - 1 :: parts], strict=True)
         self._contexts = dict(zip(self._layers, contexts, strict=True))
         self._mask: Tensor | None = None
         if self._hidden is not None:
@@ -253,9 +256,12 @@ class _Region:
         """Copy all positions of a row from their blocks, except for the last: it is computed next."""
         cache, length = self._kv_cache, row.length - 1
         blocks = torch.tensor(row.table, device=cache.tensor.device)
-        shape = len(row.table) * cache.block_size, 2, self._kv_heads, self._head_dim
+        shape = len(row.table) * cache.block_size, cache.parts, self._kv_heads, -1
         for memory, layer in zip(self._memory[:, :, row.place], self._layers, strict=True):
             slots = cache.by_block[layer].index_select(0, blocks).view(shape)
+            if cache.codec is not None:
+                decoded = memory.new_empty(*slots.shape[:-1], self._head_dim)
+                slots = cache.codec.decode(slots, decoded)
             memory[:, :, :length] = slots[:length].permute(1, 2, 0, 3)
             memory[:, :, length:] = 0
 
@@ -270,7 +276,7 @@ class _Region:
         self._row: Tensor | None = None if in_order else place.argsort()
         # Where the heads of a row's new keys and values go, as indexes of `[slots, head_dim]`.
         newest = torch.tensor(lengths, device=device) - 1
-        kind = torch.arange(2, device=device)[:, None] * self.places
+        kind = torch.arange(self._kv_cache.parts, device=device)[:, None] * self.places
         head = torch.arange(heads, device=device)
         index = ((kind + place[:, None, None]) * heads + head) * tokens + newest[:, None, None]
         self._index = index.flatten()

@@ -3,13 +3,15 @@
 `engine/models` has the families that implement it.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from engine.core.compute.kv_cache import KVCodec
 
 # (layer, queries [tokens, heads, head_dim], keys and values [tokens, 2 * kv_heads, head_dim], None for
 # a layer that reads another one's, and in a model with attention sinks their scores [heads])
@@ -27,6 +29,7 @@ class ModelConfig:
                   all before it
     global_heads  (KV heads, head_dim) of layers without a window, if they differ from the others'
     num_kv_shared_layers  number of layers at the end that have no KV of their own; see `kv_source`
+    kv_parts      vectors that a token keeps per KV head: 2, a key and a value, or 1 that is both
     """
 
     architecture: str
@@ -43,6 +46,7 @@ class ModelConfig:
     windows: tuple[int | None, ...]
     global_heads: tuple[int, int] | None = None
     num_kv_shared_layers: int = 0
+    kv_parts: int = 2
 
     def kv_shape(self, layer: int) -> tuple[int, int]:
         """Return the number of KV heads of a layer and their size."""
@@ -95,8 +99,13 @@ class Model(Protocol):
     def prepare(self, positions: int) -> None:
         """Precompute what depends on positions. Called before `forward`."""
 
-    def check_kv(self, num_blocks: int, block_size: int, num_window_pages: int | None) -> None:
+    def check_kv(
+        self, num_blocks: int, block_size: int, num_window_pages: int | None, kv_dtype: str = "auto"
+    ) -> None:
         """Raise ConfigError if KV memory of this size does not fit beside what is loaded."""
+
+    def kv_codec(self, kv_dtype: str) -> "KVCodec | None":
+        """Return the codec of a `kv_dtype`; None for "auto"."""
 
     def forward(
         self, token_ids: Tensor, positions: Tensor, attend: Attend, logits_indices: Tensor
@@ -110,15 +119,18 @@ def kv_bytes(
     num_blocks: int,
     block_size: int,
     num_window_pages: int | None = None,
+    *,
+    scale_bytes: int = 0,
 ) -> int:
-    """Return the bytes of a `KVCache` of this size."""
-    values = 0
+    """Return the bytes of a `KVCache` of this size, with a scale of `scale_bytes` for each vector."""
+    size = 0
     for layer in model.layers_with_kv:
         blocks = num_blocks
         if num_window_pages is not None and model.windows[layer] is not None:
             blocks = num_window_pages
-        values += blocks * math.prod(model.kv_shape(layer))
-    return values * block_size * 2 * dtype.itemsize
+        heads, head_dim = model.kv_shape(layer)
+        size += blocks * heads * (head_dim * dtype.itemsize + scale_bytes)
+    return size * block_size * model.kv_parts
 
 
 def mirror_bytes(

@@ -65,8 +65,9 @@ class PagedAttention:
         """
         window, cache = self._windows[layer], self._kv_cache
         if keys_values is not None:
-            keys_values = keys_values.to(cache.tensor.dtype)
-            cache.by_slot[layer].index_copy_(0, self._slots[window], keys_values)
+            codec, dtype = cache.codec, cache.tensor.dtype
+            stored = keys_values.to(dtype) if codec is None else codec.encode(keys_values)
+            cache.by_slot[layer].index_copy_(0, self._slots[window], stored)
         kernel: Kernel = F.scaled_dot_product_attention
         if sinks is not None:
             kernel = partial(attend_with_sinks, sinks)
@@ -84,8 +85,7 @@ class PagedGroup:
         self.tokens = group.tokens
         self._kv_cache = kv_cache
         rows, size = len(group.seq_lens), kv_cache.block_size
-        _, twice_kv_heads, head_dim = kv_cache.by_slot[layer].shape
-        kv_heads = twice_kv_heads // 2
+        kv_heads, head_dim = kv_cache.shapes[layer]
         self._shape = (rows, group.query_len, kv_heads, config.num_heads // kv_heads, head_dim)
 
         # Read whole blocks, starting at the window of the row's first new token. Without a window,
@@ -113,17 +113,19 @@ class PagedGroup:
 
         # All layers share one buffer, so even a long context allocates only once per step.
         num_slots = len(widest) * size
-        buffer = kv_cache.tensor.new_empty(rows, num_slots, 2, kv_heads, head_dim)
+        stored = kv_cache.by_slot[layer].shape[-1]
+        buffer = kv_cache.tensor.new_empty(rows, num_slots, kv_cache.parts, kv_heads, stored)
         self._blocks = buffer.view(len(block_index), -1)
         self._slots = buffer.view(rows * num_slots, -1)
         high = max(ends)
         # On a CPU without half precision, the gathered blocks are converted to float32.
+        # A codec's are decoded.
         dtype = kv_cache.activation_dtype
         self._buffer, self._wide = buffer, buffer
         if dtype != buffer.dtype:
-            self._wide = torch.empty_like(buffer, dtype=dtype)
-        keys, values = self._wide[:, low:high].unbind(dim=2)
-        self._keys, self._values = keys.transpose(1, 2), values.transpose(1, 2)
+            self._wide = buffer.new_empty((*buffer.shape[:-1], head_dim), dtype=dtype)
+        parts = self._wide[:, low:high].unbind(dim=2)
+        self._keys, self._values = parts[0].transpose(1, 2), parts[-1].transpose(1, 2)
 
         self._mask: Tensor | None = None
         self._garbage: Tensor | None = None
@@ -142,7 +144,7 @@ class PagedGroup:
                 garbage += range(i * num_slots + end, i * num_slots + len(table) * size)
             self._garbage = torch.tensor(garbage, dtype=torch.int64, device=device)
 
-    def attend(self, layer: int, queries: Tensor, _: Tensor | None, kernel: Kernel) -> Tensor:
+    def attend(self, layer: int, queries: Tensor, _new: Tensor | None, kernel: Kernel) -> Tensor:
         """`queries` [rows * query_len, heads, head_dim] -> [rows * query_len, heads * head_dim].
 
         The new keys and values, the third argument, are in the blocks already.
@@ -151,7 +153,9 @@ class PagedGroup:
         torch.index_select(blocks, 0, self._block_index, out=self._blocks)
         if self._garbage is not None:
             self._slots.index_fill_(0, self._garbage, 0.0)
-        if self._wide is not self._buffer:
+        if self._kv_cache.codec is not None:
+            self._kv_cache.codec.decode(self._buffer, self._wide)
+        elif self._wide is not self._buffer:
             self._wide.copy_(self._buffer)
         rows, query_len, kv_heads, _, head_dim = self._shape
         if self._causal:
@@ -244,7 +248,10 @@ class ReferenceAttention:
         cache, window = self.kv_cache.by_slot[layer], self.config.windows[layer]
         slots = self.kv_cache.slots_in(layer, self.batch.slot_mapping)
         if keys_values is not None:
-            cache[slots] = keys_values.to(cache.dtype)
+            codec = self.kv_cache.codec
+            cache[slots] = (
+                keys_values.to(cache.dtype) if codec is None else codec.encode(keys_values)
+            )
         outputs: list[Tensor] = []
         for group in self.batch.groups:
             rows = queries[group.tokens].view(-1, group.query_len, *queries.shape[1:])
@@ -253,13 +260,13 @@ class ReferenceAttention:
             ):
                 table = torch.tensor(block_table, device=cache.device)
                 table = self.kv_cache.blocks_in(layer, table)
-                outputs.append(self.attend(query, cache, seq_len, table, window, sinks=sinks))
+                outputs.append(self.attend(query, layer, seq_len, table, window, sinks=sinks))
         return torch.cat(outputs)
 
     def attend(
         self,
         query: Tensor,
-        cache: Tensor,
+        layer: int,
         seq_len: int,
         block_table: Tensor,
         window: int | None,
@@ -267,16 +274,22 @@ class ReferenceAttention:
         sinks: Tensor | None,
     ) -> Tensor:
         """Attend from a row's last tokens, `query` [query_len, heads, head_dim], to its context."""
-        block_size, kv_heads = self.kv_cache.block_size, cache.shape[1] // 2
+        cache, codec = self.kv_cache.by_slot[layer], self.kv_cache.codec
+        block_size, (kv_heads, size) = self.kv_cache.block_size, self.kv_cache.shapes[layer]
         window = window or seq_len
         queries_at = torch.arange(seq_len - len(query), seq_len, device=cache.device)
         # Before the window of the first query, a sliding layer may have no KV.
         first = max(seq_len - len(query) - window + 1, 0)
         keys_at = torch.arange(first, seq_len, device=cache.device)
         slots = block_table[keys_at // block_size] * block_size + keys_at % block_size
-        keys, values = cache[slots].to(query.dtype).chunk(2, dim=1)  # [keys, kv_heads, head_dim]
+        stored = cache[slots]
+        if codec is not None:
+            stored = codec.decode(stored, query.new_empty(*stored.shape[:2], size))
+        parts = torch.split(
+            stored.to(query.dtype), kv_heads, dim=1
+        )  # each [keys, kv_heads, head_dim]
         group_size = self.config.num_heads // kv_heads  # query heads that share a KV head
-        keys, values = (kv.repeat_interleave(group_size, dim=1) for kv in (keys, values))
+        keys, values = (one.repeat_interleave(group_size, dim=1) for one in (parts[0], parts[-1]))
         scores = torch.einsum("qhd,khd->hqk", query, keys) / query.shape[-1] ** 0.5
         distance = queries_at[:, None] - keys_at  # how far back each key is; < 0: ahead
         visible = (distance >= 0) & (distance < window)

@@ -42,6 +42,7 @@ class TorchRunner:
                      `MirroredAttention` if you set none
     verifier         a learner's own verifier of drafts; None for `count_accepted`
     logits_to_probs  a function like `truncated_probs`, for requests that are not greedy
+    kv_dtype         the setting of the engine that reserves KV memory; see `EngineConfig`
     expert_loads     how many tokens each expert of each layer computed in the latest `run`
     """
 
@@ -55,6 +56,7 @@ class TorchRunner:
         self.max_context: int | None = model.config.max_context
         self.window: int | None = model.config.window
         self.vocab_size = model.config.vocab_size
+        self.kv_dtype = "auto"
         self.expert_loads: list[list[int]] = []
 
     def describe(self) -> dict[str, Any]:
@@ -65,9 +67,13 @@ class TorchRunner:
         `mirror_bytes` is the most memory that the mirror of contexts takes, see `mirror.py`.
         """
         config, cache = self._model.config, self.kv_cache
-        reserved = {}
+        reserved: dict[str, Any] = {}
+        per_token = kv_bytes_per_token(config, self._model.dtype)
         if cache is not None:
             reserved["kv_bytes"] = cache.nbytes
+            if cache.codec is not None:
+                reserved["kv_dtype"] = cache.codec.name
+                per_token = cache.page_bytes // cache.block_size
             if self.attention is MirroredAttention:
                 reserved["mirror_bytes"] = mirror_bytes(
                     config, cache.activation_dtype, cache.num_blocks, cache.block_size
@@ -96,7 +102,7 @@ class TorchRunner:
             "dtype": dtype_name(self._model.dtype),
             "device": self._model.device.type,
             "weight_bytes": self._model.weight_bytes,
-            "kv_bytes_per_token": kv_bytes_per_token(config, self._model.dtype),
+            "kv_bytes_per_token": per_token,
             "kernels": dict(self._model.kernels),
             **unlike,
             **reserved,
@@ -114,9 +120,16 @@ class TorchRunner:
         config = self._model.config
         dtype, device = self._model.dtype, self._model.device
         self.kv_cache = None
-        self._model.check_kv(num_blocks, block_size, num_window_pages)
+        self._model.check_kv(num_blocks, block_size, num_window_pages, self.kv_dtype)
+        codec = self._model.kv_codec(self.kv_dtype)
         self.kv_cache = KVCache(
-            config, num_blocks, block_size, dtype, device, num_window_pages=num_window_pages
+            config,
+            num_blocks,
+            block_size,
+            dtype,
+            device,
+            num_window_pages=num_window_pages,
+            codec=codec,
         )
         self._model.prepare(min(config.max_context, num_blocks * block_size))
 
@@ -126,7 +139,8 @@ class TorchRunner:
 
     def kv_format(self) -> KVFormat:
         """Return the format of a page: the KV of one block in all layers, see `KVCache`."""
-        cache, dtype = self._reserved(), dtype_name(self._model.dtype)
+        cache = self._reserved()
+        dtype = dtype_name(self._model.dtype) if cache.codec is None else cache.codec.name
         model = self._model.fingerprint
         if cache.has_window_pages:
             model += f", sliding layers only in a window of {self.window}"
