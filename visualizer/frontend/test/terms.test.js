@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import test from "node:test";
-import { numbersOf, withTerms } from "../src/board/terms.ts";
+import { numbersOf } from "../src/board/terms.ts";
+import { withTerms } from "../src/drawing/terms.ts";
 import { compose } from "../src/model/index.ts";
 import { LEVELS } from "../src/model/sentence.ts";
 import { assertNames } from "./facts.js";

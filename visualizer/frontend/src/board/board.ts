@@ -143,6 +143,8 @@ export class Board extends Shell {
   only: PanelName | null;
   /** Whether the reader has chosen one panel. */
   isProjected = false;
+  /** Whether it stands in a document, such as a notebook, and has no address of its own. */
+  isInDocument: boolean;
   level: Level;
   /** The level until the reader chooses. */
   opensAt: Level;
@@ -184,10 +186,11 @@ export class Board extends Shell {
 
   /** Builds an empty board in `host`. */
   constructor(host: Element, options: BoardOptions) {
-    const { view = new View(), linkOf = pythonFor, project = null, onChange = () => {} } = options;
+    const { view = new View(), project = null, onChange = () => {} } = options;
     super(host, options, { label: "Board", tabindex: "0" });
     this.view = view;
-    this.linkOf = linkOf;
+    this.isInDocument = !options.linkOf;
+    this.linkOf = options.linkOf ?? pythonFor;
     this.project = project;
     this.about = options.about;
     this.run = new RunPanel(this);
@@ -478,7 +481,7 @@ export class Board extends Shell {
     const { root, only, parts } = this;
     this.laidOutFor = width;
     // A panel that a document shows is as large as its text; one that the reader chooses is for a projector.
-    const isFar = this.isProjected || this.linkOf !== pythonFor;
+    const isFar = this.isProjected || !this.isInDocument;
     const far = FAR_WALL.find(
       ([from]) => isFar && only && only !== "waterfall" && !this.panel && width >= from,
     );

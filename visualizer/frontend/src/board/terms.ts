@@ -6,6 +6,7 @@
 import terms from "../../../reading/terms.json" with { type: "json" };
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { closest, focused, h, hide, say } from "../drawing/html.ts";
+import { type Term, withTerms } from "../drawing/terms.ts";
 import { duration } from "../model/duration.ts";
 import type { Frame } from "../model/frame.ts";
 import { type Fact, missing } from "../model/knowledge.ts";
@@ -14,63 +15,6 @@ import type { Board } from "./board.ts";
 import { Part } from "./part.ts";
 import { v } from "./patch_children.ts";
 import { labAddress } from "./sources.ts";
-
-export type Term = keyof typeof terms;
-
-/** Words of sentences and names, longer ones first, and their terms. A plural has an s. */
-const WORDS: Record<string, Term> = {
-  "block table": "block table",
-  "computed again": "recompute",
-  "catch up": "recompute",
-  "is the limit": "regime",
-  "prefix hit": "hit",
-  "in the cache": "hit",
-  "cache keep": "radix tree",
-  preemption: "preemption",
-  preempted: "preemption",
-  evicted: "eviction",
-  waited: "waiting",
-  waiting: "waiting",
-  wait: "waiting",
-  budget: "token budget",
-  prefill: "prefill",
-  decode: "decode",
-  copied: "copy on write",
-  block: "KV block",
-  token: "token",
-  batch: "batch",
-  draft: "draft",
-  chunk: "chunk",
-  seat: "seat",
-  TTFT: "TTFT",
-  ITL: "ITL",
-};
-const FIND = new RegExp(`\\b((?:${Object.keys(WORDS).join("|")})s?)\\b`);
-
-/** The first term of a painted text: most texts are painted in every frame. */
-const paintedTerms: Map<string, Term | null> = new Map();
-const PAINTED: Record<string, Term> = { memory: "KV block", cached: "hit" };
-
-export function paintedTerm(text: string) {
-  let term = paintedTerms.get(text);
-  if (term === undefined) {
-    const word = FIND.exec(text)?.[1] ?? /\b(memory|cached)\b/.exec(text)?.[1] ?? "";
-    term = WORDS[word] ?? WORDS[word.replace(/s$/, "")] ?? PAINTED[word] ?? null;
-    if (paintedTerms.size > 2000) paintedTerms.clear();
-    paintedTerms.set(text, term);
-  }
-  return term;
-}
-
-/** A text with its terms as buttons: each term once, where `seen` does not have it yet. */
-export function withTerms(text: string, seen: Set<Term> = new Set()) {
-  return text.split(FIND).map((part, i) => {
-    const term = i % 2 ? (WORDS[part] ?? WORDS[part.replace(/s$/, "")]) : undefined;
-    if (!term || seen.has(term)) return part;
-    seen.add(term);
-    return v("button.term", { "data-term": term }, part);
-  });
-}
 
 /** Makes the first words of an element a term, or those terms that they contain. */
 export function nameTerms(element: Element | null, term?: Term) {

@@ -3,9 +3,9 @@
 import { takeKeysOfPage } from "../board/keys.ts";
 import type { Seat } from "../board/seat.ts";
 import type { ShellOptions } from "../board/shell.ts";
-import { seatFrom, type Widget } from "../host/notebook.ts";
+import type { Widget } from "../host/notebook.ts";
 import { followRun } from "../live/follow_run.ts";
-import { fetchBy, followKernel } from "../live/kernel_feed.ts";
+import { askedBy, followKernel } from "../live/kernel_feed.ts";
 import type { LiveOptions } from "../live/live.ts";
 import { subscribe } from "../live/live_feed.ts";
 import { tellFrom } from "../tour/open_tour.ts";
@@ -43,13 +43,7 @@ export function watchCluster(
 /** anywidget's `render` for `visualizer.watch` of a gateway. */
 export const watchClusterInNotebook = (widget: Widget) =>
   followKernel(widget, (signal, traits, rejoin) => {
-    const fetchFrom = fetchBy(traits);
-    const tell = tellFrom("/events", undefined, fetchFrom);
-    const load = () => seatFrom(traits);
-    const seatOf = (replica: string): Seat => ({
-      python: { route: "/seat", fetch: fetchFrom, replica },
-      load,
-    });
+    const { tell, seatOf } = askedBy(traits);
     const board = new ClusterBoard(widget.el, { signal, seatOf, tell });
     return { board, live: new LiveCluster(board, { rejoin }) };
   });

@@ -5,11 +5,11 @@
  * that the drawing code does not need them.
  */
 
-import { paintedTerm, type Term } from "../board/terms.ts";
 import type { Cells } from "./cells.ts";
 import type { PlacedWord } from "./lane_words.ts";
 import { drawMark, markOf } from "./marks.ts";
 import type { Theme } from "./palette.ts";
+import { paintedTerm, type Term } from "./terms.ts";
 
 export type Paint = string | CanvasPattern;
 

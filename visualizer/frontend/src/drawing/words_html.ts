@@ -1,12 +1,12 @@
 /** Spans of words as HTML: a request's name becomes a button with its swatch that selects it. */
 
 import { type Description, v } from "../board/patch_children.ts";
-import { type Term, withTerms } from "../board/terms.ts";
 import { HALF_DOT, type Knowledge } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { Span } from "../model/words.ts";
 import { swatchOf } from "./marks.ts";
 import type { Theme } from "./palette.ts";
+import { type Term, withTerms } from "./terms.ts";
 
 export interface WordContext {
   model: {

@@ -3,17 +3,26 @@
  * passes on the bytes of the connections that the view asks for, see `visualizer/live/feed_widget.py`.
  */
 
-import type { Fetch } from "../board/seat.ts";
+import type { Fetch, Seat } from "../board/seat.ts";
 import type { Shell } from "../board/shell.ts";
 import type { ThemeName } from "../board/theme.ts";
 import { h } from "../drawing/html.ts";
 import type { WidgetModel } from "../host/kernel_sync.ts";
-import { hear, modelOf, type Widget } from "../host/notebook.ts";
+import { hear, modelOf, seatFrom, type Widget } from "../host/notebook.ts";
 import { keepPicture } from "../host/outputs.ts";
+import { tellFrom } from "../tour/open_tour.ts";
 import type { FeedMessage, Live } from "./live.ts";
 import { subscribe } from "./live_feed.ts";
 
 const encoder = new TextEncoder();
+
+/** What a live board asks Python for, by the kernel: its tour, and the scheduler's seat. */
+export const askedBy = (traits: WidgetModel) => {
+  const fetch = fetchBy(traits);
+  const load = () => seatFrom(traits);
+  const seatOf = (replica?: string): Seat => ({ python: { route: "/seat", fetch, replica }, load });
+  return { tell: tellFrom("/events", undefined, fetch), seatOf, fetch };
+};
 
 /** Begins a board on the feed of a widget. `rejoin()` asks for a new beginning; `go` gets the kernel's own messages. */
 export async function followKernel(

@@ -3,11 +3,10 @@
 import { Board } from "../board/board.ts";
 import { cardDrawer } from "../board/postcard_box.ts";
 import type { ViewState } from "../board/store.ts";
-import { seatFrom, type Widget } from "../host/notebook.ts";
+import type { Widget } from "../host/notebook.ts";
 import type { RunInWords } from "../panels/run_panel.ts";
-import { tellFrom } from "../tour/open_tour.ts";
 import { followRun } from "./follow_run.ts";
-import { fetchBy, followKernel } from "./kernel_feed.ts";
+import { askedBy, followKernel } from "./kernel_feed.ts";
 import { LiveBoard } from "./live_board.ts";
 
 const SYNC_EVERY = 200; // ms
@@ -27,12 +26,12 @@ export const watchInNotebook = (widget: Widget) =>
         if (shown) board.root.dataset.synced = `${shown.step} ${shown.following}`;
       }, SYNC_EVERY);
     };
-    const fetchFrom = fetchBy(traits);
+    const { tell, seatOf, fetch: fetchFrom } = askedBy(traits);
     const board = new Board(widget.el, {
       signal,
       onChange: (state) => sync(state),
-      tell: tellFrom("/events", undefined, fetchFrom),
-      seat: { python: { route: "/seat", fetch: fetchFrom }, load: () => seatFrom(traits) },
+      tell,
+      seat: seatOf(),
     });
     const live = new LiveBoard(board, {
       rejoin,

@@ -2,9 +2,9 @@
 
 import type { BoardContext } from "../board/board.ts";
 import { type Description, v } from "../board/patch_children.ts";
-import { withTerms } from "../board/terms.ts";
 import type { Claim } from "../drawing/blocks.ts";
 import { plural } from "../drawing/html.ts";
+import { withTerms } from "../drawing/terms.ts";
 import { chip } from "../drawing/words_html.ts";
 import type { Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";

@@ -6,10 +6,10 @@
 import { Part } from "../board/part.ts";
 import css from "../board/regimes.css";
 import { showHelp } from "../board/seat.ts";
-import { withTerms } from "../board/terms.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { causeColour } from "../drawing/causes.ts";
 import { h } from "../drawing/html.ts";
+import { withTerms } from "../drawing/terms.ts";
 import type { Scale } from "../drawing/time_axis.ts";
 import type { Scene } from "../tour/scenes.ts";
 
