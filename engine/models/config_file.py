@@ -16,6 +16,7 @@ from engine.models.config_llama import read_llama
 from engine.models.families import FAMILIES
 from engine.models.gpt2 import ARCHITECTURE as GPT2
 from engine.models.gpt2 import read_gpt2
+from engine.models.mla import MLA, read_mla
 from engine.models.recurrent import reject_recurrent
 from engine.models.weights.checkpoint import CheckpointError
 
@@ -24,6 +25,7 @@ SUPPORTED = frozenset({*FAMILIES, GPT2})
 _READERS: dict[str, Callable[[str, dict[str, Any]], ModelConfig]] = {
     GPT2: read_gpt2,
     **dict.fromkeys(GEMMA4, read_gemma4),
+    **dict.fromkeys(MLA, read_mla),
 }
 
 

@@ -215,6 +215,8 @@ FAMILIES = {
             },
         },
     ),
+    "DeepseekV2ForCausalLM": Family(),
+    "DeepseekV3ForCausalLM": Family(),
     "Gemma3ForCausalLM": _GEMMA3,
     "Gemma3ForConditionalGeneration": replace(_GEMMA3, text_prefix="language_model."),
     "Gemma4ForCausalLM": _GEMMA4,

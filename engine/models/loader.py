@@ -18,6 +18,7 @@ from engine.models.gemma4 import Gemma4
 from engine.models.gpt2 import GPT2
 from engine.models.kernels import noted
 from engine.models.memory import MemoryPlan, plan_memory
+from engine.models.mla import LatentDecoder, MLAConfig
 from engine.models.text.gguf_tokenizer import GGUFTokenizer
 from engine.models.text.hf_tokenizer import HFTokenizer
 from engine.models.threads import set_threads
@@ -205,6 +206,8 @@ def build(config: ModelConfig, weights: Checkpoint) -> Decoder | GPT2:
     with noted() as kernels:
         if isinstance(config, Gemma4Config):
             model: Decoder | GPT2 = Gemma4(config, weights)
+        elif isinstance(config, MLAConfig):
+            model = LatentDecoder(config, weights)
         elif isinstance(config, LlamaConfig):
             model = Decoder(config, weights)
         else:

@@ -46,6 +46,9 @@ GPT_OSS = (
     | dict(hidden_size=64, intermediate_size=32, sliding_window=8, num_local_experts=8)
     | dict(num_experts_per_tok=2, rope_scaling=dict(rope_type="yarn", truncate=False) | YARN)
 )
+# Every size differs from the others, and queries have a vector of their own in some models.
+LATENT = dict(num_key_value_heads=6, kv_lora_rank=24, qk_rope_head_dim=8, qk_nope_head_dim=12)
+LATENT |= dict(v_head_dim=10, q_lora_rank=None, first_k_dense_replace=3)
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
 VISION |= dict(image_size=28, patch_size=14)
 LLAMA3 = dict(low_freq_factor=1.0, high_freq_factor=4.0)
@@ -126,6 +129,18 @@ MODELS = {
         DERIVED
         | dict(sliding_window=8, layer_types=LAYER_TYPES, rope_theta=500_000.0)
         | dict(rope_scaling=dict(rope_type="yarn") | YARN | dict(rope_theta=500_000.0)),
+    ),
+    "deepseek-v2": ("DeepseekV2ForCausalLM", DERIVED | LATENT | dict(rope_theta=5e3)),
+    "deepseek-v3-yarn": (
+        "DeepseekV3ForCausalLM",
+        DERIVED
+        | LATENT
+        | dict(q_lora_rank=20, rope_interleave=True, tie_word_embeddings=True)
+        | dict(rope_parameters=YARN | dict(rope_type="yarn", mscale=1.0, mscale_all_dim=0.7)),
+    ),
+    "deepseek-v3-halves": (
+        "DeepseekV3ForCausalLM",
+        DERIVED | LATENT | dict(rope_interleave=False, rope_theta=5e3),
     ),
     "gpt-oss": ("GptOssForCausalLM", GPT_OSS | dict(swiglu_limit=0.3, swiglu_alpha=1.3)),
     "gpt-oss-mxfp4": ("GptOssForCausalLM", GPT_OSS | dict(swiglu_limit=0.3)),

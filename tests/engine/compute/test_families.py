@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine import Engine
+from engine.core.compute.model import kv_bytes_per_token
 from engine.models.config_file import SUPPORTED, parse_config, read_config
+from engine.models.kv_sizes import kv_sizes
 from engine.models.weights.checkpoint import CheckpointError
 from engine.models.weights.gguf_architectures import ARCHITECTURES
 from tests.engine.compute.driver import Driver
@@ -164,3 +166,16 @@ def test_recurrent_layers_of_a_gguf_file_are_rejected(tmp_path, name, kind):
     finish(writer)
     with raises_naming(CheckpointError, file, name, 2, 32, kind):
         Engine.load(file)
+
+
+def test_latent_attention_keeps_one_vector_per_token_and_rejects_experts(a_model):
+    directory, model = a_model("deepseek-v2")
+    config = read_config(directory)
+    kept = model.config.kv_lora_rank + model.config.qk_rope_head_dim
+    assert kv_bytes_per_token(config, torch.float32) == config.num_layers * kept * 4
+    assert kv_sizes(model.config.to_dict()).per_token("float32") == config.num_layers * kept * 4
+    entries = json.loads((directory / "config.json").read_text())
+    with raises_naming(CheckpointError, "first_k_dense_replace", 1, 3):
+        parse_config(entries | {"first_k_dense_replace": 1})
+    with raises_naming(CheckpointError, "kv_lora_rank", 0):
+        parse_config(entries | {"kv_lora_rank": 0})

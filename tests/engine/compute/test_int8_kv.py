@@ -56,7 +56,7 @@ def test_tokens_are_the_same_alone_batched_in_chunks_cached_and_after_a_preempti
         assert tokens(attention=attention) == expected
 
 
-@pytest.mark.parametrize("name", ["mistral", "gemma3", "gemma4", "gpt-oss"])
+@pytest.mark.parametrize("name", ["mistral", "gemma3", "gemma4", "gpt-oss", "deepseek-v3-yarn"])
 def test_windows_shared_kv_and_sinks_read_int8(a_model: Any, name: str) -> None:
     directory = a_model(name)[0]
     paged = tokens(directory, max_batch_size=2, token_budget=8, block_size=2)
