@@ -84,6 +84,7 @@ def build(
         drafter = checked_part("drafter", drafter, vocab_size=vocab_size)
         speculation = Speculation(drafter, cache)
     recorder = Recorder(clock, emit)
+    recorder.take_lanes = getattr(runner, "take_lanes", None)
     kind = Loop
     if config.async_scheduling:
         from engine.core.async_loop import AsyncLoop

@@ -99,6 +99,7 @@ class Engine:
         device: str = "cpu",
         draft_model: str | Path | None = None,
         draft_length: int = 4,
+        parallel: Any = None,
         **parts: Any,
     ) -> "Engine":
         """Return an engine for a model: a Hugging Face directory, a GGUF file or a hub name.
@@ -106,10 +107,11 @@ class Engine:
         "bundled" is the project's own model. `dtype` is "auto", "float32", "bfloat16" or "float16",
         and `device` is "cpu", "cuda" or "mps"; see `engine/models/loader.py`. `draft_model`, a smaller
         model with the same vocabulary, becomes the drafter: it proposes up to `draft_length` tokens in
-        each step. `parts` are passed on to `Engine`. Raises CheckpointError for a model that cannot be
-        loaded, and ConfigError for the same reasons as `Engine`.
+        each step. `parallel` divides the model among processes; see `engine/parallel`. `parts` are
+        passed on to `Engine`. Raises CheckpointError for a model that cannot be loaded, and ConfigError
+        for the same reasons as `Engine`.
         """
-        loader = cls.loader
+        loader = cls.loader if parallel is None else parallel
         if loader is None:
             # Imported by name, because this module must not depend on torch.
             with needs_extra("Engine.load"):

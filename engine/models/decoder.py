@@ -130,7 +130,7 @@ class Layer:
 
         names = config.family.norms
         self._before_attention = norm(names.before_attention)
-        self._attention = self.attention_kind(
+        self.attention = self.attention_kind(
             config, weights, f"{prefix}.self_attn", index, rotation
         )
         self._after_attention = norm(names.after_attention)
@@ -142,7 +142,7 @@ class Layer:
     def forward(self, x: Tensor, rotations: Sequence[Rotation], attend: Attend) -> None:
         """Add attention and feed-forward to `x` [tokens, hidden]."""
         y = x if self._before_attention is None else self._before_attention(x)
-        y = self._attention(y, rotations, attend)
+        y = self.attention(y, rotations, attend)
         x.add_(y if self._after_attention is None else self._after_attention(y))
         y = x if self._before_feed_forward is None else self._before_feed_forward(x)
         y = self.feed_forward(y)
@@ -230,9 +230,7 @@ class Decoder(InMemory):
         attend                attention over each token's own context
         logits_indices        [logits] indexes into the flat batch
         """
-        x = self._embedding(token_ids).to(self._activations)
-        if self._embedding_scale != 1.0:
-            x.mul_(self._embedding_scale)
+        x = self.embed(token_ids)
         rotations = [
             Rotation(*table.index_select(0, positions)[:, :, None].unbind(dim=1))
             for table in self._tables
@@ -245,4 +243,13 @@ class Decoder(InMemory):
         if self.config.num_experts:
             networks = [layer.feed_forward for layer in self._layers]
             self.expert_loads = [getattr(network, "loads", []) for network in networks]
+        return self.logits(x, logits_indices)
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """Return what the first layer gets: [tokens, hidden]."""
+        x = self._embedding(token_ids).to(self._activations)
+        return x if self._embedding_scale == 1.0 else x.mul_(self._embedding_scale)
+
+    def logits(self, x: Tensor, logits_indices: Tensor) -> Tensor:
+        """Return the logits after each token of `logits_indices`, from the last layer's output."""
         return self._lm_head(self._norm(x.index_select(0, logits_indices))).float()

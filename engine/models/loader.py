@@ -63,7 +63,7 @@ def load(
     precision or a device that does not exist, or if there is not enough memory.
     """
     set_threads(threads)
-    found = _open(model, dtype, device)
+    found = open_model(model, dtype, device)
     plan = _plan(found, engine, _open_draft(draft_model, dtype, device), draft_length)
     plan.check()
     if plan.needed > _WORTH_STATING:
@@ -92,12 +92,12 @@ def plan(
 
     Raises CheckpointError and ConfigError like `load`, but not for a model that does not fit.
     """
-    found = _open(model, dtype, device)
+    found = open_model(model, dtype, device)
     return _plan(found, engine, _open_draft(draft_model, dtype, device), draft_length)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
     """A model whose files are open, and of which only the headers have been read."""
 
     path: Path
@@ -120,7 +120,7 @@ class _Found:
         return tokenizer
 
 
-def _open(model: str | Path, dtype: Precision | str, device: Device | str) -> _Found:
+def open_model(model: str | Path, dtype: Precision | str, device: Device | str) -> Found:
     """Find a model and read its headers."""
     place = resolve_device(device)
     if model == "bundled" and dtype == "auto":
@@ -137,11 +137,11 @@ def _open(model: str | Path, dtype: Precision | str, device: Device | str) -> _F
             config.family.text_prefix, config.unread
         )  # their memory is not needed
     weights.dtype, weights.device = resolve_dtype(dtype, weights.stored_dtype(), place), place
-    return _Found(path, name, config, weights)
+    return Found(path, name, config, weights)
 
 
 def _plan(
-    found: _Found, engine: EngineConfig | None, draft: _Found | None, length: int
+    found: Found, engine: EngineConfig | None, draft: Found | None, length: int
 ) -> MemoryPlan:
     """Return the plan for a model and, if there is one, its draft model with `length` drafts."""
     beside: MemoryPlan | None = None
@@ -152,9 +152,9 @@ def _plan(
 
 def _open_draft(
     model: str | Path | None, dtype: Precision | str, device: Device | str
-) -> _Found | None:
+) -> Found | None:
     try:
-        return None if model is None else _open(model, dtype, device)
+        return None if model is None else open_model(model, dtype, device)
     except CheckpointError as error:
         raise DraftModelError(str(error)) from error
 

@@ -18,10 +18,11 @@ Differs from vLLM (`vllm/model_executor/layers/fused_moe/`):
 
 - There, one kernel multiplies the tokens of all experts, a grouped matrix product. Here a loop calls
   each expert's network, which is why the loads come to the CPU in every layer.
-- No expert runs on another device, and none is duplicated because it is busy (expert parallelism and
-  its load balancer, `vllm/distributed/eplb/`).
+- No expert is duplicated because it is busy (vLLM's load balancer, `vllm/distributed/eplb/`).
 - No token is dropped, as in vLLM. GShard and Switch give each expert a capacity and drop the rest.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -58,8 +59,10 @@ class MixtureOfExperts:
             self._router = Linear(
                 weights.load(f"{prefix}.{self.router_name}.weight", count, hidden)
             )
-        self.experts = [
+        self.experts: list[Callable[[Tensor], Tensor]] = [
             network(config, weights, f"{prefix}.experts.{expert}", config.expert_size)
+            if expert in weights.experts
+            else torch.zeros_like  # another device adds what it computes; see `engine/parallel`
             for expert in range(config.num_experts)
         ]
         self.loads = [0] * config.num_experts

@@ -63,7 +63,12 @@ class WallClock:
 
 
 class Recorder:
-    """Reads the clock for the log."""
+    """Reads the clock for the log.
+
+    take_lanes  returns what each device did in a step; None for a model on one device
+    """
+
+    take_lanes: Callable[[], Sequence[Any]] | None = None
 
     def __init__(self, clock: Clock, emit: Callable[[v.Event], None]) -> None:
         self._clock = clock
@@ -194,6 +199,8 @@ class Recorder:
             logprobs.append([round(value, 4) for value in out.logprobs])
             top = top or bool(request.params.logprobs)
         measured = self._times.pop(step) | {"end": self._clock.now(), "logprobs": logprobs}
+        if self.take_lanes is not None:
+            measured["devices"] = self.take_lanes()
         if top:
             measured["top_logprobs"] = [_rounded(out.top) for out in outputs]
         if masked:

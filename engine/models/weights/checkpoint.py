@@ -8,8 +8,9 @@ wrong text without an error message.
 
 import hashlib
 import json
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,14 @@ class Checkpoint:
     num_parameters  number of values loaded so far
     fingerprint     hash over some values of each tensor loaded so far
     on_loaded       called with the bytes of each loaded tensor
+    experts         the experts of each layer that this process computes: all of them, unless
+                    `engine/parallel` has divided them
 
     Raises CheckpointError if there are no weights or a file is damaged.
     """
 
     on_loaded: Callable[[int], object] = staticmethod(lambda _size: None)
+    experts: Container[int] = range(sys.maxsize)
     _configuration = "weights and config.json"  # for error messages
 
     def __init__(self, directory: Path, dtype: torch.dtype = torch.float32) -> None:

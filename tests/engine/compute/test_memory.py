@@ -126,7 +126,7 @@ def test_progress_counts_every_byte_once(directory):
     counted = []
     weights = Checkpoint(directory)
     weights.on_loaded = counted.append
-    loader.build(loader._open(directory, "auto", "cpu").config, weights)
+    loader.build(loader.open_model(directory, "auto", "cpu").config, weights)
     assert sum(counted) == weights.weight_bytes()
 
 

@@ -1,0 +1,120 @@
+"""The processes of a model's devices, as the engine sees them.
+
+A process that ends or stays silent makes the step fail with a DeviceError, which says which device it
+was. The rest is ended then, too, because they would wait for it. The processes end with the engine,
+however that ends: by `close`, when nothing refers to it any more, or when its process is killed.
+
+Differs from vLLM's `MultiprocExecutor` (`vllm/v1/executor/multiproc_executor.py`), which broadcasts
+through shared memory and whose workers sample. Here the engine's own process samples.
+"""
+
+import contextlib
+import os
+import pickle
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import engine
+from engine.parallel.settings import Parallel
+
+
+class DeviceError(RuntimeError):
+    """A device of a model has ended, failed or stayed silent. All devices of the model have ended."""
+
+
+_ROOT = str(Path(engine.__file__).parents[1])
+
+
+class Devices:
+    """One process per device."""
+
+    def __init__(self, parallel: Parallel) -> None:
+        self._timeout_s = parallel.timeout_s
+        self._answers: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._failed = ""
+        self.store = tempfile.mkdtemp(prefix="underglass-")
+        path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", "from engine.parallel.worker import main; main()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": path},
+            )
+            for _ in range(parallel.devices)
+        ]
+        self._end = weakref.finalize(self, _end, self.processes, self.store)
+        for rank, process in enumerate(self.processes):
+            threading.Thread(
+                target=_read, args=(process.stdout, rank, self._answers), daemon=True
+            ).start()
+
+    def call(self, method: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
+        """Send a command to every device, and return their answers. Raises DeviceError."""
+        if self._failed:
+            raise DeviceError(f"{self._failed}; load the engine again")
+        count = len(self.processes)
+        for rank, (process, own) in enumerate(zip(self.processes, arguments, strict=True)):
+            assert process.stdin is not None
+            try:
+                pickle.dump((method, own), process.stdin)
+                process.stdin.flush()
+            except OSError:
+                self._fail(rank, self._ended(rank))
+        answers: dict[int, Any] = {}
+        while len(answers) < count:
+            try:
+                rank, answer = self._answers.get(timeout=self._timeout_s)
+            except queue.Empty:
+                silent = min({*range(count)} - answers.keys())
+                self._fail(silent, f"has not answered {method!r} within {self._timeout_s:g} s")
+            if answer is None:
+                self._fail(rank, self._ended(rank))
+            error, answers[rank] = answer
+            if error is not None:
+                self._fail(rank, f"failed in {method!r}: {error}")
+        return [answers[rank] for rank in range(count)]
+
+    def call_all(self, method: str, *arguments: Any) -> list[Any]:
+        """Send the same command to every device."""
+        return self.call(method, [arguments] * len(self.processes))
+
+    def close(self) -> None:
+        """End all processes."""
+        self._failed = self._failed or "the devices were closed"
+        self._end()
+
+    def _ended(self, rank: int) -> str:
+        return f"has ended with exit code {self.processes[rank].wait(timeout=10)}"
+
+    def _fail(self, rank: int, what: str) -> None:
+        process = self.processes[rank]
+        self._failed = f"device {rank} of {len(self.processes)} (process {process.pid}) {what}"
+        self._end()
+        raise DeviceError(self._failed)
+
+
+def _read(stream: Any, rank: int, answers: "queue.SimpleQueue[tuple[int, Any]]") -> None:
+    try:
+        while True:
+            answers.put((rank, pickle.load(stream)))
+    except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+        answers.put((rank, None))
+
+
+def _end(processes: list[subprocess.Popen[bytes]], store: str) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.wait()
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # a command was left in its buffer
+            process.stdin.close()
+    shutil.rmtree(store, ignore_errors=True)

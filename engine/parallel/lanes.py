@@ -1,0 +1,133 @@
+"""Who computed, sent and waited when, in one step; and how many bytes a division has to send.
+
+An operation among devices begins when the last of them has entered it. Until then, the others wait.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+
+class Sizes(Protocol):
+    """The sizes of a model that the bytes depend on; a `ModelConfig` has them."""
+
+    @property
+    def num_layers(self) -> int:
+        """The number of layers."""
+
+    @property
+    def hidden_size(self) -> int:
+        """The size of the residual stream."""
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens."""
+
+
+class Span(NamedTuple):
+    """A time of one device: kind is compute, wait or the name of a `Call`. Times in microseconds."""
+
+    kind: str
+    start: int
+    end: int
+    bytes: int
+
+
+class Operation(Protocol):
+    """See `engine.parallel.links.Call`."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the operation."""
+
+    @property
+    def entered(self) -> int:
+        """When it began."""
+
+    @property
+    def left(self) -> int:
+        """When it returned."""
+
+    @property
+    def bytes(self) -> int:
+        """The size of its tensor."""
+
+
+def lanes(
+    began: int,
+    steps: Sequence[tuple[int, Sequence[Operation], int]],
+    tensor: int,
+) -> list[list[Span]]:
+    """Return the spans of each device, in order and without gaps between its first and last.
+
+    began  when the engine began the step, in nanoseconds; it is time 0
+    steps  of each device: when it began, its operations, when it ended
+    """
+    result: list[list[Span]] = []
+    for rank, (start, calls, end) in enumerate(steps):
+        first = rank - rank % tensor
+        sends = [one.entered for one in steps[rank - tensor][1] if one.kind == "send"]
+        stage = [_shared(steps[other][1]) for other in range(first, first + tensor)]
+        ready = iter([max(entered) for entered in zip(*stage, strict=True)])
+        sent = iter(sends if first else [])
+        times = [(start, "", 0)]
+        for call in calls:
+            begun = call.entered
+            if call.kind == "recv":
+                begun = next(sent)
+            elif call.kind in _SHARED:
+                begun = next(ready)
+            elif call.kind == "sent":
+                begun = call.left
+            times += [
+                (call.entered, "compute", 0),
+                (min(max(begun, call.entered), call.left), "wait", 0),
+                (call.left, call.kind, call.bytes),
+            ]
+        times.append((end, "compute", 0))
+        result.append(
+            [
+                Span(kind, (at - began) // 1000, (until - began) // 1000, size)
+                for (at, *_), (until, kind, size) in pairwise(times)
+                if until > at
+            ]
+        )
+    return result
+
+
+_SHARED = "all_reduce", "gather"
+
+
+def _shared(calls: Sequence[Operation]) -> list[int]:
+    """Return when a device entered each operation that its whole stage takes part in."""
+    return [call.entered for call in calls if call.kind in _SHARED]
+
+
+def expected_bytes(
+    model: Sizes, *, value_bytes: int, tensor: int, pipeline: int, tokens: int, logits: int
+) -> dict[str, int]:
+    """Return the bytes of all tensors that one step passes to each kind of operation.
+
+    Each device of a stage contributes a tensor of this size to its all-reduces and gathers, summed over
+    the stages; `send` is what one device per stage passes on. Two all-reduces per layer, and one for
+    the embedding, are tokens * hidden * value_bytes each.
+    """
+    activations = tokens * model.hidden_size * value_bytes
+    sums = 2 * model.num_layers + 1 if tensor > 1 else 0
+    part = -(-model.vocab_size // tensor)
+    return {
+        "all_reduce": sums * activations,
+        "gather": logits * part * 4 if tensor > 1 else 0,
+        "send": (pipeline - 1) * activations,
+    }
+
+
+def wire_bytes(kind: str, size: int, devices: int) -> float:
+    """Return what each device sends for an operation on `size` bytes, by the ring algorithm.
+
+    A ring all-reduce first adds the parts on their way around, then passes the sums around: each
+    device sends devices - 1 parts twice.
+    """
+    if kind == "all_reduce":
+        return 2 * (devices - 1) / devices * size
+    return size
