@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from benchmarks import __main__, harness, llama_cpp_library
+from benchmarks import __main__, board, harness, llama_cpp_library
 from benchmarks.load import faults, gateway
 from tests.server.harness import ForkedServer, serve_forked, start
 from visualizer.pictures import chromium_path
@@ -20,7 +20,7 @@ TINY = {
     "kv": "--texts 2 --questions 2",
     "loading": "--shape tiny --only F16",
     "routing": "--requests 40 --decisions 4",
-    "board": "--events 40,90 --seeks 20",
+    "board": "--events 60 --seeks 6",
     "load": "--scale 0.01",
 }
 
@@ -35,6 +35,7 @@ def test_every_figure_is_measured_and_saved(figure, monkeypatch, tmp_path):
     if not llama_cpp_library.is_fetched():  # `make test-fast` does it; tests use no network
         monkeypatch.setattr(llama_cpp_library, "_PACKAGES", {})
     monkeypatch.setattr(harness, "FOLDER", tmp_path)
+    monkeypatch.setattr(board, "ROUNDS", 1)
     monkeypatch.setattr(sys, "argv", ["benchmarks", figure, *TINY[figure].split()])
     if figure == "board" and not (chromium_path() or os.environ.get("UNDERGLASS_REQUIRE_BROWSER")):
         pytest.skip("no Chromium")

@@ -148,12 +148,47 @@ def clients(url: str, count: int) -> Iterator[None]:
             thread.join()
 
 
+@cache
+def long_log() -> EventLog:
+    return crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
+
+
+def test_every_read_of_a_log_that_is_played_is_of_one_step(open_board):
+    board = open_board(long_log())
+    board.press("Home", "+", "+", "+", " ")
+    expect(board.root).to_have_attribute("data-playing", "true")
+    steps = {read(board) for _ in range(READS)}
+    assert len(steps) > 5
+
+
+def test_another_log_in_a_zoomed_board_keeps_the_cursor_in_view(new_page, tmp_path):
+    text = to_html(long_log()).replace("await mount(", "window.board = await mount(")
+    (tmp_path / "log.html").write_text(text, "utf-8")
+    page = new_page()
+    page.goto((tmp_path / "log.html").as_uri())
+    board = BoardOnPage(page).wait()
+    board.press("End")
+    board.expect_step(int(board.data("steps")))
+    view = board.page.evaluate(
+        """(log) => {
+          const model = new board.model.constructor();
+          model.read(new TextEncoder().encode(log));
+          model.end();
+          board.open(model, { step: 30, selected: 2 });
+          return board.root.querySelector(".lanes canvas").dataset.view.split(" ").map(Number);
+        }""",
+        long_log().to_bytes().decode(),
+    )
+    assert (board.data("step"), board.data("selected")) == ("30", "2")
+    assert view[0] <= 30 < view[1]
+
+
 ENGINE = {"max_batch_size": 8, "max_kv_tokens": 1024, "block_size": 8, "token_budget": 64}
 
 
 @pytest.fixture(scope="module")
 def busy():
-    """The address of a server with many clients."""
+    """The address of a server with many clients, which keep a core busy: its tests come last."""
     with start(engine=ENGINE) as server, clients(server.url, 12):
         yield server.url
 
@@ -197,38 +232,3 @@ def test_every_read_of_ones_own_request_is_of_one_step(new_page, busy):
         if len(seen) > 4 and number > READS:
             break
     assert len(seen) > 4
-
-
-@cache
-def long_log() -> EventLog:
-    return crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
-
-
-def test_every_read_of_a_log_that_is_played_is_of_one_step(open_board):
-    board = open_board(long_log())
-    board.press("Home", "+", "+", "+", " ")
-    expect(board.root).to_have_attribute("data-playing", "true")
-    steps = {read(board) for _ in range(READS)}
-    assert len(steps) > 5
-
-
-def test_another_log_in_a_zoomed_board_keeps_the_cursor_in_view(new_page, tmp_path):
-    text = to_html(long_log()).replace("await mount(", "window.board = await mount(")
-    (tmp_path / "log.html").write_text(text, "utf-8")
-    page = new_page()
-    page.goto((tmp_path / "log.html").as_uri())
-    board = BoardOnPage(page).wait()
-    board.press("End")
-    board.expect_step(int(board.data("steps")))
-    view = board.page.evaluate(
-        """(log) => {
-          const model = new board.model.constructor();
-          model.read(new TextEncoder().encode(log));
-          model.end();
-          board.open(model, { step: 30, selected: 2 });
-          return board.root.querySelector(".lanes canvas").dataset.view.split(" ").map(Number);
-        }""",
-        long_log().to_bytes().decode(),
-    )
-    assert (board.data("step"), board.data("selected")) == ("30", "2")
-    assert view[0] <= 30 < view[1]

@@ -137,26 +137,6 @@ def several(servers: Servers) -> None:
     same([choice.index for choice in talk.choices], [0, 1, 2])
 
 
-@session.check("logprobs")
-def logprobs(servers: Servers) -> None:
-    story = messages("Tell me a story")  # in sums the calculator's tokens come without alternatives
-    asked: Any = {"messages": story, "logprobs": True, "top_logprobs": 2, **ASKED}
-    with client(servers.url) as api:
-        answer = api.completions.create(prompt=PROMPT, logprobs=3, **ASKED).choices[0]
-        talk = api.chat.completions.create(**asked).choices[0]
-        chunks = list(api.chat.completions.create(stream=True, **asked))
-    same("".join(answer.logprobs.tokens), answer.text)
-    same({len(top) for top in answer.logprobs.top_logprobs}, {3})
-    streamed = [
-        one
-        for chunk in chunks
-        if chunk.choices[0].logprobs
-        for one in chunk.choices[0].logprobs.content
-    ]
-    same([one.token for one in streamed], [one.token for one in talk.logprobs.content])
-    same({len(one.top_logprobs) for one in streamed}, {2})
-
-
 @session.check("seed")
 def seed(servers: Servers) -> None:
     with client(servers.url) as api:
@@ -194,22 +174,6 @@ def schema_streamed(servers: Servers) -> None:
     assert kinds.count("content.delta") > 1, "it came in one piece"
 
 
-@session.check("a tool, required")
-def tool_required(servers: Servers) -> None:
-    with client(servers.url) as api:
-        (answer,) = api.chat.completions.create(
-            messages=messages(DESCRIBE),
-            tools=[NOTE],
-            tool_choice="required",
-            parallel_tool_calls=False,
-            **SHAPED,
-        ).choices
-    (called,) = answer.message.tool_calls or []
-    same((called.function.name, answer.message.content), ("note", None))
-    same(answer.finish_reason, "tool_calls")
-    assert is_animal(json.loads(called.function.arguments))
-
-
 @session.check("a tool, streamed")
 def tool_streamed(servers: Servers) -> None:
     with client(servers.url) as api:
@@ -221,41 +185,6 @@ def tool_streamed(servers: Servers) -> None:
     (called,) = answer.message.tool_calls or []
     same(called.function.name, "note")
     assert is_animal(json.loads(called.function.arguments))
-
-
-@session.check("a tool's result")
-def tool_result(servers: Servers) -> None:
-    with client(servers.url) as api:
-        asked: Any = {"tools": [NOTE], **SHAPED}
-        question: Any = messages(DESCRIBE)
-        first = api.chat.completions.create(messages=question, tool_choice=NAMED, **asked)
-        message = first.choices[0].message
-        assert message.tool_calls
-        result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "noted"}
-        history = [*question, message.model_dump(exclude_none=True), result]
-        second = api.chat.completions.create(messages=history, tool_choice="none", **asked)
-    assert second.choices[0].message.content
-
-
-@session.check("responses")
-def responses(servers: Servers) -> None:
-    asked: Any = {"model": "bundled", "input": QUESTION, "temperature": 0}
-    with client(servers.url) as api:
-        whole = api.responses.create(max_output_tokens=24, **asked)
-        same((whole.output_text, whole.status), (answered(servers.url), "completed"))
-        events = list(api.responses.create(max_output_tokens=24, stream=True, **asked))
-        same(events[-1].type, "response.completed")
-        shaped = api.responses.parse(text_format=Animal, max_output_tokens=60, **asked)
-        assert shaped.output_parsed
-
-
-@session.check("a schema that cannot be compiled")
-def wrong_schema(servers: Servers) -> None:
-    with client(servers.url) as api:
-        shape: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no"}}}
-        asked = {"messages": messages(), "response_format": shape, **ASKED}
-        error = raised(openai.BadRequestError, api.chat.completions.create, **asked)
-    assert (error.param or "").startswith("response_format")
 
 
 @session.check("a wrong field")
