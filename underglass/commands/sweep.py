@@ -129,6 +129,8 @@ def sweep(  # noqa: PLR0917 (typer needs one parameter per option)
     from engine.simulation.capacity.slo import SloError
     from engine.simulation.capacity.sweep import sweep as run
 
+    if "=" in target and "://" not in target:  # the simulator is meant where only settings are given
+        target, settings = SIMULATOR, [target, *(settings or [])]
     try:
         first = Sweep.load(against) if against else None
         given = {
