@@ -1,6 +1,6 @@
-/** The page: the field, the picture that grows, five scenes, and the way through them. */
+/** The page: the field, the picture that grows, and five scenes. */
 
-import { h, say } from "../drawing/html.ts";
+import { say } from "../drawing/html.ts";
 import { piecesOf } from "../host/log_bytes.ts";
 import { plain, type Span } from "../model/words.ts";
 import { writeChoices } from "./choice_buttons.ts";
@@ -11,15 +11,15 @@ import { firstInView, type Layout, layoutOf } from "./layout.ts";
 import { overview } from "./overview.ts";
 import { described, picture, type Shown } from "./picture.ts";
 import { PACE, Run } from "./run.ts";
-import { heading, stepOf, TITLES, told } from "./scenes.ts";
+import { heading, stepOf, told } from "./scenes.ts";
 import { starting, type Told } from "./sentences.ts";
 import { draw } from "./shapes.ts";
 import { spell } from "./spelling.ts";
+import { LAST, sectionOf, Way } from "./way.ts";
 import { WhereItWent } from "./where_it_went.ts";
 
 const FIRST = 6; // steps that Ada and Bo have had when the page opens; as in page_front.py
 const MOST = 40; // recorded steps, which end soon afterwards
-const LAST = 5;
 
 /** idle: nobody has asked; starting: the engine is; running: steps come; held: the first scene's step is reached. */
 type State = "idle" | "starting" | "running" | "held" | "broken";
@@ -53,6 +53,7 @@ export class Story {
   /** What the scenes say before there is a run, to say it again when the visitor asks again. */
   #general: [element: Element, words: string][];
   #end: WhereItWent;
+  #way: Way;
   #svg: SVGElement;
   #spoken: HTMLElement;
   #prefersStill = matchMedia("(prefers-reduced-motion: reduce)");
@@ -76,11 +77,11 @@ export class Story {
       (scene) => this.go(scene, true),
       (settings) => this.engine.change(settings),
     );
-    this.#buildWay();
+    this.#way = new Way(root, (scene) => this.go(scene, true));
     new ResizeObserver(() => requestAnimationFrame(() => this.#resized())).observe(
       this.#svg.parentElement as Element,
     );
-    addEventListener("scroll", () => this.#scrolled(), { passive: true });
+    addEventListener("scroll", () => this.#enter(this.#way.inSight), { passive: true });
     document.addEventListener("keydown", (event) => this.#pressed(event));
     this.#load(root.dataset.log ?? "");
   }
@@ -215,61 +216,12 @@ export class Story {
     this.root.dataset.state = state;
   }
 
-  // The way through the scenes
-
-  #buildWay() {
-    const way = this.root.querySelector(".way") as HTMLElement;
-    const items = TITLES.map((title, index) =>
-      h(
-        "li",
-        h(
-          "button",
-          { "data-scene": `${index + 1}`, click: () => this.go(index + 1, true) },
-          h("b", `${index + 1}`),
-          ` ${title}`,
-        ),
-      ),
-    );
-    way.append(h("ol", ...items));
-  }
-
-  /** Whether the scenes share one screen. */
-  get #isPinned() {
-    return getComputedStyle(this.root.querySelector(".stage") as Element).position === "sticky";
-  }
-
   /** Goes to a scene. */
   go(scene: number, isFocused = false) {
-    const target = document.querySelector(`#scene-${scene}`) as HTMLElement;
-    if (this.#isPinned && scene < LAST) {
-      scrollTo({ top: this.#stride * (scene - 1), behavior: "instant" });
-    } else if (scene > 1) target.scrollIntoView({ behavior: "instant", block: "start" });
-    else scrollTo({ top: 0, behavior: "instant" });
+    this.#way.scrollTo(scene);
     if (scene > 1 && this.state === "idle") this.ask();
     this.#enter(scene);
-    if (isFocused) target.querySelector<HTMLElement>("h2")?.focus({ preventScroll: true });
-  }
-
-  /** How far to scroll from scene to scene. */
-  get #stride() {
-    const stage = this.root.querySelector(".stage") as HTMLElement;
-    return (this.root.offsetHeight - stage.offsetHeight) / (LAST - 2);
-  }
-
-  #scrolled() {
-    const last = document.querySelector("#scene-5") as HTMLElement;
-    let scene: number;
-    if (last.getBoundingClientRect().top < innerHeight * 0.5) scene = LAST;
-    else if (this.#isPinned)
-      scene = Math.max(1, Math.min(LAST - 1, 1 + Math.round(scrollY / this.#stride)));
-    else {
-      const line = innerHeight * 0.7;
-      const tops = [1, 2, 3, 4].map(
-        (one) => (document.querySelector(`#scene-${one}`) as Element).getBoundingClientRect().top,
-      );
-      scene = Math.max(1, tops.filter((top) => top < line).length);
-    }
-    this.#enter(scene);
+    if (isFocused) sectionOf(scene).querySelector("h2")?.focus({ preventScroll: true });
   }
 
   #enter(scene: number) {
@@ -335,7 +287,7 @@ export class Story {
     const box = this.#svg.parentElement as HTMLElement;
     const { run } = this.#shown();
     const blocks = run.model.settings?.num_blocks ?? 24;
-    const height = this.#isPinned ? box.clientHeight : null;
+    const height = this.#way.isPinned ? box.clientHeight : null;
     this.#layout = layoutOf(box.clientWidth, blocks, height);
     this.root.style.setProperty("--picture", `${this.#layout.height + 24}px`);
     this.#render();
@@ -397,11 +349,7 @@ export class Story {
       written: `${you && !shown.starting ? run.written(you, shown.now) : 0}`,
       recorded: `${run.isRecorded}`,
     });
-    for (const button of this.root.querySelectorAll<HTMLElement>(".way button")) {
-      const isHere = button.dataset.scene === `${this.scene}`;
-      if (isHere) button.setAttribute("aria-current", "step");
-      else button.removeAttribute("aria-current");
-    }
+    this.#way.mark(this.scene);
     const scenes = this.run.isOver ? [1, 2, 3, 4] : [1];
     for (const scene of scenes) {
       if (this.state === "broken") break;
@@ -423,7 +371,7 @@ export class Story {
   }
 
   #tell(scene: number, { what, why }: Told) {
-    const section = document.querySelector(`#scene-${scene}`) as HTMLElement;
+    const section = sectionOf(scene);
     const title = this.run.isOver && heading(this.run, scene);
     if (title) say(section.querySelector("h2") as Element, title);
     spell(section.querySelector(".what") as HTMLElement, what, this.run);
@@ -431,7 +379,7 @@ export class Story {
   }
 
   #writeChoices(scene: number) {
-    const place = document.querySelector(`#scene-${scene} .choices`) as HTMLElement;
+    const place = sectionOf(scene).querySelector(".choices") as HTMLElement;
     const ghost = this.ghosts.get(scene);
     writeChoices(place, this.#choices(scene), ghost?.choice, (index) => this.#choose(scene, index));
     if (ghost) spell(place.querySelector(".consequence") as HTMLElement, ghost.words, this.run);
@@ -439,7 +387,7 @@ export class Story {
 
   /** Says the scene to a screen reader. */
   #speak() {
-    const section = document.querySelector(`#scene-${this.scene}`) as HTMLElement;
+    const section = sectionOf(this.scene);
     const heading = section.querySelector("h1, h2")?.textContent ?? "";
     const words = [...section.querySelectorAll(".head .what, .head .why")].map(
       (one) => one.textContent,
