@@ -29,7 +29,7 @@ from engine.extensions.draft_model import DraftModel
 from engine.models import loader
 from engine.models.config_file import read_config
 from engine.models.weights.checkpoint import Checkpoint
-from tests.engine.compute import gguf_fixtures
+from recorders.fixtures import record_gguf
 from tests.engine.compute.models import MODELS, save
 from tests.engine.drafters import Knowing, another, drafted
 from tests.engine.workloads import finish
@@ -73,7 +73,7 @@ def _from_fixture(name: str):
     """A file by llama.cpp's quantizer, whose matrices the engine keeps in int8 or int4."""
 
     def make(directory: Path) -> Subject:
-        fixture = gguf_fixtures.FIXTURES[name]
+        fixture = record_gguf.FIXTURES[name]
         runner, tokenizer = loader.load(fixture.file, dtype="float32")
         return Subject(runner, tokenizer, fixture.rounded(int4=True), _half)
 

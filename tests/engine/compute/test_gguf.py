@@ -13,9 +13,9 @@ from engine.models.text.gguf_tokenizer import GGUFTokenizer
 from engine.models.weights.checkpoint import CheckpointError
 from engine.models.weights.gguf_architectures import ARCHITECTURES, config_entries
 from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
-from tests.engine.compute.gguf_converted import LOGITS, MODELS, file_of
+from recorders.fixtures.record_gguf import NUM_LOGITS, our_logits
+from recorders.fixtures.record_gguf_converted import LOGITS, MODELS, file_of
 from tests.engine.compute.gguf_files import KINDS, Type, finish, make, write
-from tests.engine.compute.gguf_fixtures import NUM_LOGITS, our_logits
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.text.conftest import TEXT
 from tests.facts import raises_naming
