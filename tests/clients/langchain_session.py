@@ -46,23 +46,6 @@ session.texts(
 )
 
 
-@session.check("usage")
-def usage(servers: Servers) -> None:
-    whole = chat(servers.url).invoke(QUESTION).usage_metadata
-    counted = reduce(add, chat(servers.url, stream_usage=True).stream(QUESTION))
-    same(counted.usage_metadata["total_tokens"], whole["total_tokens"])
-    assert whole["input_token_details"]["cache_read"] >= 0
-
-
-@session.check("logprobs")
-def logprobs(servers: Servers) -> None:
-    answer = chat(servers.url, logprobs=True, top_logprobs=2).invoke(QUESTION)
-    content = answer.response_metadata["logprobs"]["content"]
-    # The token that ends the answer is no text, but it has a probability.
-    # They have the calculator's tokens, too, which the text leaves out.
-    assert "".join(one["token"] for one in content[:-1]).endswith(answer.content)
-
-
 NOTE = {"type": "function", "function": {"name": "note", "parameters": ANIMAL}}
 SHAPE = {"title": "animal", "description": "An animal and its legs."} | ANIMAL
 
