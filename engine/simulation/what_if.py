@@ -19,7 +19,7 @@ from typing import Any
 from engine.core.cache.eviction import EVICTIONS
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import DECIDING_PARTS, RunStarted
+from engine.core.log.vocabulary import DECIDING_PARTS, KeyframeState, RunStarted
 from engine.core.scheduling.admission import RequestError
 from engine.core.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
@@ -113,7 +113,7 @@ def simulation_of(started: RunStarted) -> dict[str, Any]:
 _SIMULATION = "simulation of "
 
 
-def changed_config(started: RunStarted, changes: dict[str, Any]) -> EngineConfig:
+def changed_config(started: RunStarted | KeyframeState, changes: dict[str, Any]) -> EngineConfig:
     """Return the settings of a logged run with changes.
 
     A run of vLLM or SGLang has, where it does not say otherwise, the settings that decide as it does.

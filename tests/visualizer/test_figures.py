@@ -12,9 +12,22 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from engine import ClusterLog, Cost, EngineConfig, EventLog, Workload, simulate, simulate_cluster
+from engine import (
+    ClusterLog,
+    Cost,
+    EngineConfig,
+    EventLog,
+    Load,
+    Sweep,
+    Workload,
+    simulate,
+    simulate_cluster,
+    simulated,
+    sweep,
+)
 from engine.models.configurations import CONFIGURATIONS
 from engine.models.kv_sizes import kv_sizes
+from engine.simulation.capacity.curve import Header
 from engine.simulation.scenarios import scenario
 from engine.simulation.speakers import Speaker, workload_of
 from engine.simulation.workload import Answer, Arrival, lognormal, poisson
@@ -387,3 +400,26 @@ def test_one_log_needs_no_name_and_a_log_without_requests_says_so():
     [curve] = figures.hits(served_by("prefix_tree")).data
     assert curve.name == ""
     assert_names(figures.hits(ClusterLog()).layout.title.text, "No hits")
+
+
+def test_capacity_draws_the_points_the_knee_and_the_limit():
+    load = Load(requests=20, seconds=2)
+    found = sweep(simulated(), load, slo="ttft<300ms")
+    other = sweep(simulated(), load, rates=[2, 4])
+    for theme in THEMES:
+        figure = figures.capacity({"one": found, "<b>": other}, theme=theme)
+        for share in (50, 99):
+            curve = drawn(figure, f"one TTFT p{share}")
+            assert list(curve.x) == [point.rate for point in found.points]
+            assert list(curve.y) == [
+                point.percentile("ttft", share / 100) for point in found.points
+            ]
+        assert list(drawn(figure, "one goodput").y) == [point.goodput for point in found.points]
+        rings = [trace for trace in figure.data if trace.name == "one knee"]
+        assert {ring.x[0] for ring in rings} == {found.knee.rate} and len(rings) == 2
+        assert [line.y0 for line in figure.layout.shapes] == [300]
+        said = " ".join(heading(figure))
+        assert_names(
+            said, f"knee at {found.knee.rate:g}/s", f"SLO met up to {found.usable.rate:g}/s"
+        )
+    assert "No rate" in heading(figures.capacity(Sweep(Header())))[0]

@@ -129,7 +129,7 @@ def sweep(  # noqa: PLR0917 (typer needs one parameter per option)
     from engine.simulation.capacity.slo import SloError
     from engine.simulation.capacity.sweep import sweep as run
 
-    if "=" in target and "://" not in target:  # the simulator is meant where only settings are given
+    if "=" in target and "://" not in target:  # only settings: the simulator is meant
         target, settings = SIMULATOR, [target, *(settings or [])]
     try:
         first = Sweep.load(against) if against else None
@@ -221,14 +221,18 @@ def _config(changes: dict[str, Any]) -> Any:
 def _on_machine(name: str, changes: dict[str, Any]) -> "Serve":
     """Return a simulated engine with a log's settings, on a machine that was fitted to the log."""
     from engine.core.log.log import EventLog
-    from engine.core.log.vocabulary import RunStarted
+    from engine.core.log.vocabulary import Keyframe, KeyframeState, RunStarted
     from engine.simulation.capacity.simulated import simulated
     from engine.simulation.fit import fit, held_back
     from engine.simulation.what_if import changed_config
 
     log = _log_at(name) if name.startswith(("http://", "https://")) else read_named(name)
-    if not isinstance(log, EventLog) or not isinstance(started := log[0], RunStarted):
-        fail(f"{name} must be the log of one engine, from its beginning")
+    if not isinstance(log, EventLog) or not len(log):
+        fail(f"{name} must be the log of one engine")
+    first = log[0]
+    started = first.state if isinstance(first, Keyframe) else first  # a busy server keeps a window
+    if not isinstance(started, RunStarted | KeyframeState):
+        fail(f"{name} must begin with the engine's settings")
     machine = fit(log)
     tell(f"the machine of {name}: {machine}")
     if (error := held_back(log)) is not None:

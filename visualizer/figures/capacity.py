@@ -98,10 +98,12 @@ def _draw(drawn: go.Figure, found: Sweep, name: str, colour: str, background: st
 
 
 def _ticks(named: Mapping[str, Sweep]) -> dict[str, list[float] | list[str]]:
-    """Return ticks at 1, 2 and 5 times powers of ten."""
+    """Return ticks: round numbers, fewer of them over several decades."""
     rates = [point.rate for one in named.values() for point in one.points]
-    decades = range(math.floor(math.log10(min(rates))), math.ceil(math.log10(max(rates))) + 1)
-    ticks = [factor * 10.0**decade for decade in decades for factor in (1, 2, 5)]
+    low, high = min(rates), max(rates)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)
+    ticks = [factor * 10.0**decade for decade in decades for factor in factors]
     return {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
 
 
