@@ -355,6 +355,7 @@ app = typer.Typer(help=__doc__, add_completion=False)
 def run(
     out: Path,
     tests: Annotated[list[str] | None, typer.Argument()] = None,
+    *,
     sample: int = 500,
     workers: int = os.cpu_count() or 1,
     seconds: float = 7200,
