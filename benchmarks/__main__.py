@@ -16,6 +16,7 @@ FIGURES = {
     "bundled": "the bundled model against a bare torch loop, transformers and llama.cpp",
     "sizes": "models of 0.5B and 1.5B against transformers and llama.cpp, and a long context",
     "logits": "GGUF files of six types: logits against llama.cpp's and the float model's",
+    "devices": "one model on eight devices, simulated: what fits, a step, tokens per second, TTFT",
     "kv": "KV in int8 against the model's precision: perplexity, tokens, answers",
     "loading": "memory and time to load each type of file, against its size",
     "routing": "the cost of a router's decision; 100 simulated replicas",

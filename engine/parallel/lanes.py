@@ -120,14 +120,3 @@ def expected_bytes(
         "gather": logits * part * 4 if tensor > 1 else 0,
         "send": (pipeline - 1) * activations,
     }
-
-
-def wire_bytes(kind: str, size: int, devices: int) -> float:
-    """Return what each device sends for an operation on `size` bytes, by the ring algorithm.
-
-    A ring all-reduce first adds the parts on their way around, then passes the sums around: each
-    device sends devices - 1 parts twice.
-    """
-    if kind == "all_reduce":
-        return 2 * (devices - 1) / devices * size
-    return size

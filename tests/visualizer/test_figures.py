@@ -25,6 +25,7 @@ from engine import (
     simulated,
     sweep,
 )
+from engine.core.log import vocabulary as v
 from engine.models.configurations import CONFIGURATIONS
 from engine.models.kv_sizes import kv_sizes
 from engine.simulation.capacity.curve import Header
@@ -204,6 +205,33 @@ def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead():
     ]  # fmt: skip
     assert marked == [[5], [5], [6], [6]]
     assert_names(" ".join(heading(figure)), "Eva")
+
+
+def test_lanes_draw_each_span_of_one_step_once():
+    """And the shares in the heading are those of the spans."""
+    spans = [
+        [["compute", 0, 40, 0], ["wait", 40, 60, 0], ["all_reduce", 60, 80, 768]],
+        [["compute", 0, 60, 0], ["all_reduce", 60, 80, 768], ["compute", 80, 100, 0]],
+    ]
+    log = EventLog()
+    log.append(v.StepStarted(3))
+    log.append(v.StepScheduled([v.ScheduledRow(1, 0, 5), v.ScheduledRow(2, 9, 1)], []))
+    log.append(v.StepFinished([], 3, t={"devices": spans}))
+    log.append(v.StepStarted(4))
+    log.append(v.StepFinished([], 4, t={"devices": []}))
+    figure = figures.lanes(log)
+    assert_names(" ".join(heading(figure)), "Step 3", "6 tokens", "60%", "10%", "20%")
+    bars = {
+        (lane, start, start + length)
+        for trace in figure.data
+        for lane, start, length in zip(trace.y, trace.base, trace.x, strict=True)
+    }
+    assert len(bars) == sum(map(len, spans))
+    for lane, own in enumerate(spans):
+        assert {(lane, start / 1000, end / 1000) for _, start, end, _ in own} <= bars
+    with pytest.raises(ValueError, match="step 4"):
+        figures.lanes(log, step=4)
+    assert_names(" ".join(heading(figures.lanes(EventLog()))), "several devices")
 
 
 def test_overlap_marks_wasted_rows():

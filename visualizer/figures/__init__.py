@@ -5,6 +5,7 @@
     figures.ttft({"fcfs": a, "sjf": b})         # several runs by name, on one scale
     figures.overlap({"waits": a, "one step ahead": b})     # CPU and device, at work or idle
     figures.hits({"random": a, "prefix_tree": b})          # hit rates of cluster runs
+    figures.lanes(log, step=4)                  # one step on several devices
     figures.masks(log)                          # the probability that a grammar's masks allowed
     figures.break_even(compute_ms, {"the link": move_ms}, most=62)   # (blocks) -> ms
     figures.capacity({"one": a, "two": b})      # sweeps of the arrival rate
@@ -23,6 +24,7 @@ with needs_extra("visualizer.figures"):
     from visualizer.figures.capacity import capacity
     from visualizer.figures.distributions import itl, ttft
     from visualizer.figures.hits import hits
+    from visualizer.figures.lanes import lanes
     from visualizer.figures.masks import masks
     from visualizer.figures.memory import memory
     from visualizer.figures.overlap import overlap
@@ -32,6 +34,6 @@ with needs_extra("visualizer.figures"):
     from visualizer.figures.users import users
 
 __all__ = [
-    "break_even", "capacity", "hits", "itl", "masks", "memory", "overlap", "roofline", "shape",
+    "break_even", "capacity", "hits", "itl", "lanes", "masks", "memory", "overlap", "roofline", "shape",
     "throughput", "ttft", "users",
 ]  # fmt: skip

@@ -1,0 +1,116 @@
+"""What a step costs on several devices: the closed formulas, and a simulation that charges them."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from engine.core.log import vocabulary as v
+from engine.models.configurations import CONFIGURATIONS
+from engine.parallel.lanes import expected_bytes
+from engine.simulation.devices import (
+    H100,
+    NETWORK,
+    NVLINK,
+    DeviceRunner,
+    Division,
+    Link,
+    Load,
+    Machine,
+    devices_table,
+)
+from engine.simulation.simulate import simulate
+from engine.simulation.workload import Workload, poisson, uniform
+
+LLAMA, QWEN = (CONFIGURATIONS[name].entries for name in ("Llama 3.1 70B", "Qwen3 30B-A3B"))
+DECODE = Load(64, 64 * 1024, 64 * 1024, 64)
+FREE = Link("free", float("inf"), 0.0)
+
+
+def machine(entries=LLAMA, device=H100, link=NVLINK, **division):
+    return Machine(entries, Division(**division), device, link)
+
+
+def test_the_bytes_of_a_decode_step_set_its_time():
+    """All weights but the embedding, and all KV, are read once."""
+    device = replace(H100, efficiency=1.0, step_ms=0.0)
+    one = machine(device=device, link=FREE)
+    sizes = one.sizes
+    embedding = sizes.vocab * sizes.hidden * 2
+    read = sizes.kv.weights - embedding + DECODE.context * sizes.kv.per_token()
+    assert one.price(DECODE).total == pytest.approx(read / device.gb_per_s / 1e6, rel=1e-3)
+    for tensor in (2, 4, 8):
+        divided = machine(device=device, link=FREE, tensor=tensor).price(DECODE).total
+        assert divided == pytest.approx(one.price(DECODE).total / tensor, rel=1e-3)
+
+
+@pytest.mark.parametrize(("tensor", "pipeline"), [(2, 1), (8, 1), (1, 2), (1, 8), (2, 4)])
+def test_it_sends_what_the_real_devices_send(tensor, pipeline):
+    """A ring all-reduce of n bytes sends 2 (p - 1) n. The embedding and the output are left out."""
+    sizes = machine().sizes
+    model = SimpleNamespace(num_layers=sizes.layers, hidden_size=sizes.hidden, vocab_size=0)
+    counts = dict(value_bytes=2, tensor=tensor, pipeline=pipeline, tokens=1, logits=0)
+    real = expected_bytes(model, **counts)
+    sums = real["all_reduce"] * 2 * sizes.layers / (2 * sizes.layers + 1)
+    expected = 2 * (tensor - 1) * sums + real["send"] * tensor
+    price = machine(tensor=tensor, pipeline=pipeline).price(DECODE)
+    assert price.bytes_per_token_layer * sizes.layers == pytest.approx(expected)
+
+
+def test_experts_are_sent_all_to_all():
+    """Each token goes to k experts and back, of which 7 of 8 are on another device."""
+    price = machine(QWEN, expert=8).price(DECODE)
+    assert price.bytes_per_token_layer == pytest.approx(2 * 8 * 7 / 8 * 2048 * 2)
+
+
+def test_tensor_parallelism_stops_paying_on_a_slow_link():
+    def times(link):
+        return [machine(link=link, tensor=n).price(DECODE).total for n in (1, 2, 4, 8, 16)]
+
+    assert times(FREE) == sorted(times(FREE), reverse=True)
+    slow = times(NETWORK)
+    assert slow.index(min(slow)) == 2
+    assert slow[4] > slow[3] > slow[2]
+
+
+def test_a_pipeline_does_not_shorten_the_step_of_one_request():
+    one = Load(1, 1024, 1024, 1)
+    times = [machine(link=FREE, pipeline=n).price(one).total for n in (1, 2, 8)]
+    assert times == pytest.approx([times[0]] * 3)
+
+
+def test_what_does_not_fit_has_no_times():
+    workload = Workload.generate(
+        6, arrivals=poisson(5), prompt=uniform(300, 400), output=uniform(5, 9)
+    )
+    table = devices_table(
+        LLAMA, [Division(data=8), Division(tensor=8), Division(expert=8)], workload
+    )
+    assert [one.decode_ms is None for one in table] == [True, False, True]
+    assert table[0].gigabytes == pytest.approx(141, abs=1)
+    assert table[1].ttft_p50 <= table[1].ttft_p99
+
+
+@pytest.mark.parametrize("division", [{"tensor": 8}, {"pipeline": 2}, {"expert": 8}])
+def test_a_simulated_step_takes_its_price(division):
+    one = machine(QWEN, **division)
+    workload = Workload.generate(
+        5, arrivals=poisson(9), prompt=uniform(9, 99), output=uniform(2, 9)
+    )
+    log = simulate(workload, cost=DeviceRunner(one))
+    rows = []
+    for event in log:
+        if isinstance(event, v.StepScheduled):
+            ends = [row.start + row.count for row in event.rows]
+            counts = [row.count for row in event.rows]
+            pairs = sum(count * end for count, end in zip(counts, ends, strict=True))
+            rows = Load(sum(counts), sum(ends), pairs, len(counts))
+        elif isinstance(event, v.StepFinished):
+            took = event.t["end"] - event.t["start"]
+            assert took == pytest.approx(one.price(rows).total * 1000, abs=1)
+
+
+@pytest.mark.parametrize("wrong", [{"tensor": 0}, {"expert": 2, "tensor": 2}])
+def test_impossible_divisions_are_rejected(wrong):
+    with pytest.raises(ValueError, match=min(wrong)):
+        Division(**wrong)
