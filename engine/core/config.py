@@ -144,6 +144,37 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             sglang={"radix": "the default", "off": "`--disable-radix-cache`"},
         ),
     ] = "radix"
+    host_kv_tokens: Annotated[
+        int,
+        setting(
+            "Host memory below the prefix cache, in token slots: evicted blocks go there and come back "
+            "if fetching costs less than computing. 0: none.",
+            ge=0,
+            vllm="`--kv-offloading-size`, in GiB",
+            sglang="`--enable-hierarchical-cache`, `--hicache-size`, in GB",
+        ),
+    ] = 0
+    disk_kv_tokens: Annotated[
+        int,
+        setting(
+            "Disk space below that, in token slots. 0: none.",
+            ge=0,
+            vllm="a secondary tier `fs` in `--kv-transfer-config`",
+            sglang="`--hicache-storage-backend file`",
+        ),
+    ] = 0
+    kv_write: Annotated[
+        Literal["write_back", "write_through"],
+        setting(
+            "When a block is copied to host memory and disk: write_back, when it is evicted; "
+            "write_through, when it has been computed.",
+            vllm={"write_back": "–", "write_through": "always"},
+            sglang={
+                "write_back": "`--hicache-write-policy write_back`",
+                "write_through": "`--hicache-write-policy write_through`",
+            },
+        ),
+    ] = "write_back"
     eviction: Annotated[
         Literal["lru", "lfu"],
         setting(
@@ -190,6 +221,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                 'eviction must be "lru" if prefix_cache is "hash", because its queue evicts in that '
                 f"order; got {self.eviction!r}"
             )
+        for name in ("host_kv_tokens", "disk_kv_tokens"):
+            without = "prefix_cache" if self.prefix_cache == "off" else "async_scheduling"
+            if getattr(self, name) and (self.async_scheduling or self.prefix_cache == "off"):
+                raise ConfigError(
+                    f"{name} must be 0 with {without}={getattr(self, without)!r}, got "
+                    f"{getattr(self, name)}"
+                )
         if self.max_kv_tokens < self.block_size:
             raise ConfigError(
                 f"max_kv_tokens must be at least block_size ({self.block_size}), got "

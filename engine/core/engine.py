@@ -88,6 +88,9 @@ class Engine:
         self.validator = RequestValidator(self.config, self.tokenizer)
         self.paused = False
         self._next_id = 1
+        self.tiers: Any = None
+        if self.config.host_kv_tokens or self.config.disk_kv_tokens:
+            self.tiers = extension("tiers").attached(self)
 
     @classmethod
     def load(
@@ -234,6 +237,8 @@ class Engine:
             self.recorder.request_arrived(request, submitted_at)
             if self.loop.holds is not None and self.loop.holds.live:
                 self.loop.holds.make_room(required_blocks(len(tokens), part, self.config))
+            if self.tiers is not None:
+                self.tiers.arrived(request)
         return self.requests[first]
 
     def validate(
@@ -320,6 +325,8 @@ class Engine:
     def clear_prefix_cache(self) -> None:
         """Evict every prefix that no live request uses."""
         self.cache.clear()
+        if self.tiers is not None:
+            self.tiers.clear()
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the live objects as plain values: `StateCore`.
@@ -348,6 +355,7 @@ class Engine:
             nodes=[_node(node) for _, node in sorted(cache.nodes.items())],
             holds=[_fields(v.HoldCore, one) for _, one in sorted(holds.items())],
             window_pages=None if cache.pages is None else cache.pages.blocks,
+            tiers=None if self.tiers is None else self.tiers.slots,
         )
         # The copy shares no list with the live objects.
         plain: dict[str, Any] = msgspec.to_builtins(state)
@@ -358,6 +366,7 @@ class Engine:
         self.scheduler.speculation = None
         del self.loop, self.runner, self.drafter
         self.__dict__.pop("kv_transfer", None)
+        self.tiers = None
 
     def _emit(self, event: v.Event) -> None:
         self.log.append(event)  # `self.log` is not bound early, because a server replaces it

@@ -63,6 +63,7 @@ class Loop:
     requests    live requests by id
     outputs     their output processors
     holds       holds on cached prefixes, once there has been one
+    tiers       memory below the GPU, if there is any; see `engine/extensions/tiers.py`
     flight      the step that is being computed between two calls; only with asynchronous scheduling
     interrupt   a Ctrl-C during the forward pass; it is raised at the end of the step
     stopped     why no more steps are possible
@@ -80,6 +81,7 @@ class Loop:
     requests: dict[int, Request] = field(default_factory=dict)
     outputs: dict[int, OutputProcessor] = field(default_factory=dict)
     holds: LostBlocks | None = None
+    tiers: Any = None
     flight: Any = None
     step_count: int = 0
     interrupt: KeyboardInterrupt | None = None
@@ -162,7 +164,9 @@ class Loop:
             self.interrupt = pressed
             return work(*args)  # the second call overwrites half-written data
 
-    def commit(self, plan: Plan, rows: list[Row], sampled: list[list[Sampled]]) -> StepOutput:
+    def commit(  # noqa: PLR0912 (one more function on the path would cost more)
+        self, plan: Plan, rows: list[Row], sampled: list[list[Sampled]]
+    ) -> StepOutput:
         """Fork samples, append tokens, cache full blocks and finish requests.
 
         `rows` are the rows that were computed. The plan no longer has the rows of requests that were
@@ -204,6 +208,8 @@ class Loop:
             if row.drafts:
                 self.cache.trim(row.request)
             self.cache.cache_computed(row.request)
+            if self.tiers is not None:
+                self.tiers.computed(row.request)
         for tokens in output.tokens:
             if tokens.finish_reason is not None:
                 self.finish(tokens.request, tokens.finish_reason, tokens.matched)
@@ -249,3 +255,5 @@ class Loop:
             processor.close()
         self.cache.free(request)
         self.emit(RequestFinished(request.id, reason, request.error, matched))
+        if self.tiers is not None:
+            self.tiers.finished(request)

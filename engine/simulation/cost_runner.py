@@ -121,6 +121,8 @@ class Cost:
 
     cpu_ms  the time to schedule a step and process its output. It comes before the forward pass or,
             with asynchronous scheduling, overlaps with the one before. `fit` counts it as `base_ms`
+    per_host_token_ms, per_disk_token_ms  to copy the KV of a token between the GPU and host memory, and
+            from disk to host memory; see `engine/extensions/tiers.py`. They are not part of a step
     """
 
     base_ms: float
@@ -133,6 +135,8 @@ class Cost:
     per_call_ms: float = 0.0
     wake_ms: float = 0.0
     cpu_ms: float = 0.0
+    per_host_token_ms: float = 0.0
+    per_disk_token_ms: float = 0.0
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
@@ -233,6 +237,10 @@ class CostRunner:
         for row in rows:
             row.scores = [TokenScore(0.0, [])] * row.scored
         return [[self._sample(row, sample) for sample in row.samples] for row in rows]
+
+    def rows_ms(self, rows: Sequence[ScheduledRow]) -> float:
+        """Return the milliseconds of a step with these rows, for a comparison of prices."""
+        return self.cost.of(Work.of(rows))
 
     def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:
         """Return the milliseconds of a step. Override it for another cost model."""

@@ -174,6 +174,45 @@ class Workload:
             )
         return cls(inputs)
 
+    @classmethod
+    def agents(
+        cls,
+        count: int,
+        turns: int,
+        *,
+        away_ms: ArrivalProcess,
+        instructions: int,
+        prompt: Length,
+        output: Length,
+        seed: int = 0,
+    ) -> "Workload":
+        """Draw conversations of agents: each turn repeats all that was said, and adds to it.
+
+        away_ms       when the turns of an agent begin: `poisson(1 / 60)` for one a minute on average
+        instructions  tokens with which all agents begin
+        prompt        what a turn adds: the result of a tool, or what a person says
+        output        length of an answer
+        """
+        rng = random.Random(seed)
+        common, turns_of = letters(rng, instructions), list[Arrival]()
+        for agent in range(count):
+            said = list(common)
+            for at_ms in away_ms(rng, turns):
+                said += letters(rng, prompt(rng))
+                answer = letters(rng, output(rng))
+                turns_of.append(
+                    Arrival(
+                        at_ms=at_ms,
+                        prompt=list(said),
+                        params=SamplingParams(max_tokens=len(answer)),
+                        label=f"agent {agent + 1}",
+                        answers={0: Answer(len(answer), answer, [chr(one) for one in answer])},
+                    )
+                )
+                said += answer
+        turns_of.sort(key=lambda one: one.at_ms)
+        return cls(list(turns_of))
+
 
 # Arrival processes
 

@@ -16,6 +16,7 @@ from tests.engine.workloads import (
     named,
     random_workload,
     sliding_workload,
+    tiered_workload,
 )
 
 # The last three are in logs of other engines only.
@@ -62,8 +63,8 @@ def test_no_invariant_breaks_with_sliding_layers(soak: bool, first_seed: int) ->
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_no_kind_of_event_is_superfluous(kind: type[v.Event]) -> None:
     """Without one kind of event in the log the fold differs from the engine."""
-    windowed = kind is v.WindowPagesEvicted
-    make = sliding_workload if windowed else partial(random_workload, may_be_async=True)
+    apart = {v.WindowPagesEvicted: sliding_workload, v.BlocksMoved: tiered_workload}
+    make = apart.get(kind, partial(random_workload, may_be_async=True))
     for seed in range(400):
         try:
             check(make(seed), drop=kind)

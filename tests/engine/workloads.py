@@ -158,16 +158,21 @@ def make_engine(workload: Workload, log: EventLog | None = None, **parts: object
         drafter = DraftModel(draft, workload.draft_length)
     elif workload.draft_length:
         drafter = HalfRightDrafter(workload.draft_length)
-    return Engine(
+    has_tiers = config.host_kv_tokens + config.disk_kv_tokens > 0
+    engine = Engine(
         FailingRunner(workload.failures, workload.window),
         config,
         tokenizer=TOKENIZER,
         log=log,
         drafter=drafter,
         # On a virtual clock, a pass in flight runs as soon as it starts: deterministic.
-        clock=VirtualClock() if config.async_scheduling else None,
+        clock=VirtualClock() if config.async_scheduling or has_tiers else None,
         **parts,
     )
+    if has_tiers:
+        draw = random.Random(config.host_kv_tokens)
+        engine.tiers.choose = lambda fetch, _: draw.choice([0, len(fetch) // 2, *[len(fetch)] * 4])
+    return engine
 
 
 def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> list[Request]:
@@ -322,6 +327,30 @@ def sliding_workload(seed: int) -> Workload:
         token_budget=rng.choice([1, 2, 3, 5, 8]),
     )
     workload.window = rng.choice([1, 2, 3, 4, 5, 8, 13])
+    return workload
+
+
+def tiered_workload(seed: int) -> Workload:
+    """Return a workload with memory below the GPU, small enough to be full."""
+    rng, workload = random.Random(f"{seed}: tiers"), random_workload(seed)
+    size, blocks = workload.config.block_size, workload.config.num_blocks
+    host, disk = rng.choice([(1, 0), (0, 1), (1, 1), (1, 1)])
+    cache = workload.config.prefix_cache
+    workload.config = msgspec.structs.replace(
+        workload.config,
+        prefix_cache="radix" if cache == "off" else cache,
+        host_kv_tokens=host * size * rng.choice([1, 2, blocks, 2 * blocks]),
+        disk_kv_tokens=disk * size * rng.choice([1, 3, blocks, 4 * blocks]),
+        kv_write=rng.choice(["write_back", "write_through"]),
+    )
+    # Conversations: later prompts go on where earlier ones ended.
+    first = [one for one in workload.arrivals if len(one.prompt) > size]
+    for one in first:
+        again = msgspec.structs.replace(one.params, prompt_logprobs=None)
+        step = one.step + rng.randint(8, 40)
+        workload.arrivals.append(Arrival(step, one.prompt, again, one.priority, one.label))
+    if workload.draft_failures:
+        workload.draft_model = False  # a page may lack the draft model's KV
     return workload
 
 

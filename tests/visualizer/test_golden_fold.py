@@ -18,7 +18,14 @@ from engine.core.log.fold import State
 from engine.core.log.vocabulary import Keyframe
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.speakers import NAMES, Speaker, workload_of
-from tests.engine.workloads import Workload, make_engine, play, random_workload, sliding_workload
+from tests.engine.workloads import (
+    Workload,
+    make_engine,
+    play,
+    random_workload,
+    sliding_workload,
+    tiered_workload,
+)
 from tests.site.page_models import NODE
 from visualizer import read
 from visualizer.logs import StepIndex, settings_of
@@ -97,6 +104,7 @@ def test_both_folds_agree_after_every_event(soak, first_seed, tmp_path):
     logs = {str(seed): recorded(seed) for seed in seeds}
     for seed in seeds[: count // 3]:
         logs[f"sliding-{seed}"] = played(sliding_workload(seed))
+        logs[f"tiered-{seed}"] = played(tiered_workload(seed))
     compared = compare(logs, tmp_path)
     print(f"\n{count} workloads from seed {first_seed}: {compared} states equal")
 
@@ -115,6 +123,7 @@ def windowed(first_seed: int) -> dict[str, EventLog]:
     logs = {str(seed): recorded(seed, window=20 + seed % 60) for seed in seeds}
     for seed in seeds[:9]:
         logs[f"sliding-{seed}"] = played(sliding_workload(seed), window=20 + seed % 60)
+        logs[f"tiered-{seed}"] = played(tiered_workload(seed), window=20 + seed % 60)
     assert sum(isinstance(log[0], Keyframe) for log in logs.values()) > 10
     return logs
 

@@ -11,7 +11,7 @@ import pytest
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived, RunStarted, StepFinished
 from tests.engine.test_waterfall import recorded
-from tests.engine.workloads import sliding_workload
+from tests.engine.workloads import sliding_workload, tiered_workload
 from tests.engine.workloads import windowed as last_of
 from tests.visualizer.test_golden_fold import REAL, SCRIPTS, node, played, save, windowed
 from visualizer import read
@@ -55,6 +55,7 @@ SETS: dict[str, Callable[[range], Logs]] = {
     "real": lambda _: {path.name.replace(".", "-"): read_source(path) for path in REAL},  # type: ignore[misc]
     "timeless": timeless,
     "asynchronous windows": asynchronous_windows,
+    "tiers": lambda seeds: {str(seed): played(tiered_workload(seed)) for seed in seeds[:20]},
 }
 # The kinds of misses that these logs must have.
 KINDS = {
@@ -110,7 +111,7 @@ def test_both_pictures_have_the_same_colours():
 
 def missed(answer: WhyMissed) -> dict[str, Any]:
     both = (answer.token, answer.other)
-    same = "kind request step length found most about agree evicted eviction mark".split()
+    same = "kind request step length found most about agree evicted eviction moved mark".split()
     others = {"size": "block_size", "neededBy": "needed_by", "byHash": "by_hash"}
     names = dict(zip(same, same, strict=True)) | others
     told = {theirs: getattr(answer, ours) for theirs, ours in names.items()}

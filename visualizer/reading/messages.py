@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
+from visualizer.reading.durations import duration
 from visualizer.reading.knowledge import half_dot
 
 if TYPE_CHECKING:
@@ -124,6 +125,34 @@ def admission_words(
 def adopted_words(adopted: int, source: str) -> str:
     """Say which replica computed cached tokens that were adopted; "" if none were."""
     return text(MESSAGES["adopted"], adopted=adopted, source=source) if adopted else ""
+
+
+def moved_words(events: Iterable[v.Event], request: int, block_size: int) -> str:
+    """Say what an admitted request fetches from the tiers below the GPU, or why it does not.
+
+    events  those after its admission, in the same step
+    """
+    moves = [
+        event
+        for event in events
+        if isinstance(event, v.BlocksMoved)
+        and event.request == request
+        and (event.target == "gpu" or event.reason == "dearer")
+    ]
+    if not moves:
+        return ""
+    words, t = MESSAGES["moved"], moves[0].t
+    values: dict[str, int | str] = {
+        "tokens": block_size * sum(len(move.slots) for move in moves),
+        "tier": " and ".join(words[move.source] for move in moves),
+        "us": duration(t.get("us", 0) / 1000),
+        "fetch": duration(t.get("fetch_us", 0) / 1000),
+        "compute": duration((t.get("compute_us") or 0) / 1000),
+    }
+    if moves[0].reason == "dearer":
+        return text(words["dearer"], **values)
+    instead = "" if t.get("compute_us") is None else text(words["instead"], **values)
+    return text(words["fetched"], **values) + instead
 
 
 def row_words(state: State, row: v.ScheduledRow) -> str:

@@ -20,6 +20,7 @@ from visualizer.reading.messages import (
     admission_words,
     count,
     fill,
+    moved_words,
     preemption_words,
     reason_words,
     row_words,
@@ -185,7 +186,8 @@ class Story:
         computes += self._in_vain(event.request) if row else ""
         adopted = self.state_at(self.events.index(event)).adopted_prefix(event.node)
         words = admission_words(found, length, resumed=event.resumed, adopted=adopted)
-        return [words + computes]
+        moves = moved_words(self.events, event.request, self.after.block_size)
+        return [words + (f"; {moves}" if moves else "") + computes]
 
     def waits(self, request: int) -> Words:
         """Say why a waiting request is not admitted."""

@@ -32,6 +32,7 @@ _NEEDS: dict[str, tuple[Fact, ...]] = {
     "preemptions": ("preemptions",),
     "KV blocks": ("block_tables", "evictions"),
 }
+_TIERS = {"host": "host memory", "disk": "disk"}
 IDLE_SHARE = 0.01  # of the run: less time without a step is not worth words
 MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, a percentile is meaningless
 
@@ -99,6 +100,11 @@ class _Summary:
             "preemptions": f"{self._sum('preempted'):,}",
             "KV blocks": f"at most {used:,} of {blocks:,} held by requests, {evicted}",
         }
+        if fetched := self._fetched():
+            rows["prefix cache"] += "; fetched from " + " and ".join(
+                f"{_TIERS[tier]}: {tokens:,}{_percent(tokens, asked)}"
+                for tier, tokens in fetched.items()
+            )
         if not drafted:
             del rows["drafts"]
         if not steps:
@@ -129,6 +135,14 @@ class _Summary:
             for value, step in zip(part.counts[place], part.step, strict=True)
             if self._is_whole(step)
         )
+
+    def _fetched(self) -> Counter[str]:
+        """Return how many tokens were fetched from each tier below the GPU."""
+        tokens = Counter[str]()
+        for move in self.log.of(v.BlocksMoved):
+            if move.target == "gpu":
+                tokens[move.source] += len(move.slots) * settings_of(self.log)["block_size"]
+        return tokens
 
     def _drafts(self, accepted: int, drafted: int) -> str:
         """Say how many drafts were accepted; a row with drafts gains those and one more token."""

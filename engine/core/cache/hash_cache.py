@@ -200,6 +200,8 @@ class HashCache(KVCacheManager):
         self.pool.free[:0] = reversed(blocks)
         for node, block in zip(nodes, blocks, strict=True):
             self._emit(v.BlockEvicted(node.id, block, needed_by, reason))
+            if self.tiers is not None and node.id not in self.nodes:
+                self.tiers.evicted(node, [block], reason)
 
     def _remove(self, block: int) -> HashNode:
         """Remove a block from the hash table, and its node if this was the last copy."""

@@ -43,11 +43,13 @@ class KVCacheManager(ABC):
             room for all layers of every block
     nodes   the nodes of the prefix tree by id; a snapshot names the fields that it reads
     tick    logical time of the latest access; 0 if the cache does not count accesses
+    tiers   the memory below it, which gets what is evicted, if there is any; see `extensions/tiers.py`
     """
 
     tree: PrefixLookup
     nodes: Mapping[int, Any]
     tick = 0
+    tiers: Any = None
 
     def __init__(
         self,

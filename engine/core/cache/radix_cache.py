@@ -79,6 +79,8 @@ class RadixCache(KVCacheManager):
         self.tree.evict(leaf)
         self.pool.release(leaf.blocks)
         self._emit(v.RadixEvicted(leaf.id, needed_by, reason))
+        if self.tiers is not None:
+            self.tiers.evicted(leaf, leaf.blocks, reason)
 
     # Caching
 

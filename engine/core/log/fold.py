@@ -112,6 +112,8 @@ class State(EngineState):
         self.free = OrderedDict.fromkeys(range(blocks - 1, -1, -1))
         self.refs = [0] * blocks
         self.nodes = {ROOT: NodeState(ROOT, -1)}
+        if self.settings.get("host_kv_tokens") or self.settings.get("disk_kv_tokens"):
+            self.tiers = {"host": OrderedDict(), "disk": OrderedDict()}
 
     def _request_arrived(self, event: v.RequestArrived) -> None:
         self.requests[event.request] = v.RequestState(
@@ -371,6 +373,23 @@ class State(EngineState):
         self._move_lock(owner, parent)
         self._dereference(owner.block_table)
         self._move_lock(owner, ROOT)
+
+    def _blocks_moved(self, event: v.BlocksMoved) -> None:
+        source, target = self.tiers.get(event.source), self.tiers.get(event.target)
+        texts = event.texts
+        if source is not None:
+            texts = [source[slot] for slot in event.blocks]
+            if event.target == "gpu" or event.reason == "used":
+                for slot in reversed(event.blocks):
+                    source.move_to_end(slot)
+            elif event.reason == "room" or not event.target:
+                for slot in event.blocks:
+                    del source[slot]
+        if event.target == "gpu":
+            tokens = len(event.slots) * self.block_size
+            self.requests[event.request].num_computed_tokens += tokens
+        elif target is not None and target is not source:
+            target.update(zip(event.slots, texts, strict=True))
 
     def _blocks_reported(self, event: v.BlocksReported) -> None:
         parent, size = event.parent, self.block_size

@@ -37,6 +37,7 @@ class EngineState:
     seq       number of the last applied event, -1 before the first
     plans     by step: the rows of the steps that are scheduled and have not finished. With asynchronous
               scheduling there may be two
+    tiers     with memory below the GPU, for each tier the text of each used place, in order of use
     node_of   with the hash cache: the node of each cached block
 
     The engine itself has neither `source`, `expert_loads` nor `lanes`.
@@ -60,6 +61,7 @@ class EngineState:
         self.nodes: dict[int, NodeState] = {}
         self.node_of: dict[int, int] = {}
         self.window_pages: set[int] = set()
+        self.tiers: dict[str, OrderedDict[int, str]] = {}
         self.holds: dict[int, v.HoldState] = {}
         self.reported: v.StepReported | None = None
         self.expert_loads: list[list[int]] = []
@@ -208,6 +210,7 @@ class EngineState:
             reported=self.reported,
             expert_loads=[packed(layer) for layer in self.expert_loads],
             lanes=self.lanes.plain(),
+            tier_texts={name: list(tier.values()) for name, tier in self.tiers.items()},
             schema=v.KEYFRAME_SCHEMA_VERSION,
         )
         return v.Keyframe(self.seq, state)
@@ -228,6 +231,7 @@ class EngineState:
             "queue": list(self.queue),
             "refs": list(self.refs),
             "window_pages": sorted(self.window_pages) if self.has_windows else None,
+            "tiers": {name: list(tier) for name, tier in self.tiers.items()} or None,
         }
 
     def restore(self, event: v.Keyframe) -> None:
@@ -244,6 +248,10 @@ class EngineState:
         self.free = OrderedDict.fromkeys(state.free)
         self.queue = OrderedDict.fromkeys(state.queue)
         self.window_pages = set(state.window_pages or ())
+        self.tiers = {
+            name: OrderedDict(zip(slots, state.tier_texts[name], strict=True))
+            for name, slots in (state.tiers or {}).items()
+        }
         self.requests = {one.id: _copy(one, v.RequestState) for one in state.requests}
         self.nodes = {one.id: _copy(one, NodeState) for one in state.nodes}
         self.holds = {one.id: _copy(one, v.HoldState) for one in state.holds}

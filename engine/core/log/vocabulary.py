@@ -44,6 +44,21 @@ WaitingReason = Literal[
 FinishReason = Literal["stop", "length", "abort", "error"]
 EvictionReason = Literal["room", "cleared", "adopted"]
 HoldEnd = Literal["released", "room"]
+Tier = Literal["", "gpu", "host", "disk"]
+MoveReason = Literal[
+    "evicted",  # from the GPU, because it was evicted there (write-back)
+    "computed",  # from the GPU, because a request has computed it (write-through)
+    "room",  # its tier was full: to the tier below, or dropped
+    "prefetched",  # from disk to host memory, while its request waited
+    "fetched",  # from disk to host memory, on its way to the GPU
+    "cheaper",  # to the GPU: fetching costs less than computing
+    "dearer",  # it stays where it is: computing costs less than fetching
+    "used",  # it stays where it is, as the most recently used: its request ended
+    "found",  # on disk, from an earlier run
+    "damaged",  # dropped: the disk cannot read it, or its file was cut off or altered
+    "failed",  # dropped: the disk could not write it
+    "cleared",  # dropped: a client cleared the prefix cache
+]
 
 
 class ScheduledRow(msgspec.Struct, array_like=True, gc=False):
@@ -432,6 +447,32 @@ class PrefixAdopted(Event):
     t: dict[str, Any] = {}
 
 
+class BlocksMoved(Event):
+    """KV blocks were copied between the GPU and the tiers below it, were dropped, or stay for a reason.
+
+    source, target  "gpu", "host" memory or "disk"; "" for nowhere. If they are equal, nothing moves
+    blocks   where they were: numbers of GPU blocks, or places in the tier `source`
+    slots    where they are now; the last becomes the most recently used, but if the blocks are fetched
+             or `used`, the first does. A fetched block stays in its tier; a block leaves a tier for
+             "room" or if it is dropped
+    request  the one for which they move; -1 for none. If it fetches them, it has computed them now
+    texts    what comes into a tier from the GPU: a text for each block
+    detail   what went wrong
+    t        `at`; for a fetch or its rejection, `fetch_us` and `compute_us`: the prices of its blocks
+             from all tiers (None if not measured yet); once for each fetch, `us`: its duration
+    """
+
+    source: Tier
+    target: Tier
+    reason: MoveReason
+    blocks: list[int]
+    slots: list[int]
+    request: int = -1
+    texts: list[str] = []
+    detail: str = ""
+    t: dict[str, Any] = {}
+
+
 class EnginePaused(Event):
     """From now on steps run only on demand. Requests still arrive, and their clocks do not stop."""
 
@@ -585,9 +626,11 @@ class StateCore(msgspec.Struct, kw_only=True, omit_defaults=True):
     queue      with the hash cache: cached blocks that nothing uses; the first is evicted first
     refs       by block: the number of block tables that name it, plus 1 while it is cached
     window_pages  with sliding layers: the blocks that have a window page
+    tiers      with memory below the GPU, for each tier its used places; the first is dropped first
     """
 
     window_pages: list[int] | None = None
+    tiers: dict[str, list[int]] | None = None
     seq: int
     step: int
     tick: int
@@ -611,6 +654,7 @@ class KeyframeState(StateCore, kw_only=True, omit_defaults=True):
     reported      the latest counts of a foreign log that has only counts
     expert_loads  as in `step_finished`, for the run so far
     lanes         the owner, the last step and the label of each row in which requests are drawn
+    tier_texts    the texts of the blocks in `tiers`
     """
 
     requests: list[RequestState]
@@ -622,6 +666,7 @@ class KeyframeState(StateCore, kw_only=True, omit_defaults=True):
     reported: StepReported | None = None
     expert_loads: list[list[int]] = []
     lanes: list[tuple[int | None, int, str]] = []
+    tier_texts: dict[str, list[str]] = {}
     schema: int
 
 

@@ -22,6 +22,7 @@ Differs from SGLang, which runs prefill and decode in separate batches unless
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.core.cache.kv_cache_manager import KVCacheManager
 from engine.core.cache.prefix_cache import PrefixMatch
@@ -92,6 +93,7 @@ class Scheduler:
         self.step = 0
         self._emit = emit
         self.speculation = speculation
+        self.tiers: Any = None  # memory below the GPU, if there is any
         self._static_batch: set[int] = set()  # roots of the requests in the current static batch
         self._admits, self._defers = hook(policy, "admit"), hook(policy, "defer")
         self.on_served = hook(policy, "on_served")
@@ -319,6 +321,8 @@ class Scheduler:
         self._emit(
             v.Admitted(request.id, request.last_node, list(request.block_table), resumed, key)
         )
+        if self.tiers is not None:
+            self.tiers.fetch(request)
         if not resumed and self.on_served is not None:
             self.on_served(request, request.num_uncomputed_tokens, 0)
         count = min(request.num_uncomputed_tokens, plan.budget)

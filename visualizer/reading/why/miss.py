@@ -44,6 +44,7 @@ class WhyMissed:
     evicted     the step in which the next block was evicted, if it was
     needed_by   the request that the eviction was for; None if it is unknown or there is none
     eviction    the reason of the eviction
+    moved       what the tiers below the GPU had of the rest, and what became of that
     elsewhere   another replica and how many tokens it had cached
     by_hash     whether only hashes of blocks could be compared, because token ids are unknown
     mark        whether all of this is recorded, or a part is inferred, or unknown
@@ -65,6 +66,7 @@ class WhyMissed:
     needed_by: int | None = None
     eviction: str = ""
     elsewhere: tuple[str, int] | None = None
+    moved: str = ""
     by_hash: bool = False
     mark: Knowledge = "recorded"
     names: Mapping[int, str]
@@ -107,6 +109,8 @@ class WhyMissed:
         if self.elsewhere is not None:
             replica, tokens = self.elsewhere
             said.append(self._say(_WORDS["elsewhere"], None, replica=replica, tokens=tokens))
+        if self.moved:
+            said.append(self.moved[0].upper() + self.moved[1:])
         if self.mark == "inferred":
             said[-1] += _WORDS["inferred"]
         return said

@@ -9,12 +9,15 @@ If a foreign log has no tokens but the hashes of their blocks, whole blocks are 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import takewhile
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.state import common_length
 from engine.simulation.facts import Fact, Knowledge, knowledge
+from visualizer.reading.messages import moved_words
 from visualizer.reading.why.find import request_named, request_names
 from visualizer.reading.why.miss import MissKind, WhyMissed
 from visualizer.reading.why.prompts import Prompts
@@ -56,9 +59,12 @@ class _Search:
     def answer(self) -> WhyMissed:
         """Fold up to the admission and look at that moment."""
         root = self.prompts.root(self.id)
-        for event in self.log:
+        events = iter(self.log)
+        for event in events:
             if isinstance(event, v.Admitted) and event.request == root and not event.resumed:
-                return self._admitted(event)
+                answer = self._admitted(event)
+                later = takewhile(lambda one: not isinstance(one, v.StepScheduled), events)
+                return replace(answer, moved=moved_words(later, root, self.state.block_size))
             if isinstance(event, v.RadixEvicted | v.BlockEvicted):
                 self._note_eviction(event)
             self.unscored.note(event, self.state)

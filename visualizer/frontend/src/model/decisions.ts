@@ -12,6 +12,7 @@ import {
   adoptedWords,
   fill,
   messages,
+  movedWords,
   rowWords,
   stalledWords,
   supply,
@@ -205,7 +206,8 @@ function admitted(frame: Frame, admission: Admission) {
   const waited = waitOf(frame, request);
   const after = waited ? ` after ${count(waited, "step")}` : "";
   const words = admissionWords(frame.model, { resumed, after, found, length });
-  const spans = say`${words}${adoptedWords(prefix)}`;
+  const moved = movedWords(frame.story.moves, request, frame.state.blockSize);
+  const spans = say`${words}${adoptedWords(prefix)}${moved && `; ${moved}`}`;
   return line(admission, "admitted", spans, { heat: found ? "hit" : "admitted" });
 }
 

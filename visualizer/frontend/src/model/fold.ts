@@ -72,6 +72,8 @@ const MAX_BLOCKS = 4_000_000; // as in visualizer/sources/limits.py: a damaged n
 type PlannedRow = [request: number, start: number, count: number, drafts: number[]];
 export type LogSource = { engine?: string; recorder?: string; facts?: Record<string, string> };
 
+export type Tiers = Record<"host" | "disk", Map<number, string>>;
+
 export class State {
   seq = -1;
   step = 0;
@@ -88,6 +90,8 @@ export class State {
   plans: Map<number, PlannedRow[]> = new Map();
   /** The blocks that have a window page, if the model has sliding layers; the set is replaced, never changed. */
   windowPages: Set<number> | null = null;
+  /** Memory below the GPU: the text of each used place, the next one to be dropped first; replaced, never changed. */
+  tiers: Tiers | null = null;
   free: CowList<number> = new CowList();
   /** Hash cache: evictable blocks, the next one first; replaced, never changed. */
   queue: number[] = [];
@@ -325,6 +329,8 @@ export class State {
       throw this.#error(`num_blocks must be at most ${MAX_BLOCKS}, got ${settings.num_blocks}`);
     this.settings = settings;
     this.windowPages = settings.num_window_pages === undefined ? null : new Set();
+    const hasTiers = settings.host_kv_tokens || settings.disk_kv_tokens;
+    this.tiers = hasTiers ? { host: new Map(), disk: new Map() } : null;
     this.counts.free = settings.num_blocks;
     if (free) for (const block of free) this.free.push(block);
     else for (let block = settings.num_blocks; block-- > 0; ) this.free.push(block);
@@ -675,6 +681,39 @@ export class State {
     for (const block of [event.block, ...free]) this.free.push(block);
   }
 
+  blocks_moved({
+    source,
+    target,
+    reason,
+    blocks,
+    slots,
+    request = -1,
+    texts = [],
+  }: Events["blocks_moved"]) {
+    const tiers = { ...this.tiers } as Tiers;
+    const from = tiers[source as keyof Tiers] && new Map(tiers[source as keyof Tiers]);
+    let moved = texts;
+    if (from) {
+      tiers[source as keyof Tiers] = from;
+      moved = blocks.map((slot) => {
+        const text = from.get(slot);
+        if (text === undefined) throw this.#error(`place ${slot} of ${source} is empty`);
+        return text;
+      });
+      const used = target === "gpu" || reason === "used";
+      if (used || reason === "room" || !target) for (const slot of blocks) from.delete(slot);
+      if (used) for (let i = blocks.length; i-- > 0; ) from.set(blocks[i], moved[i]);
+    }
+    if (target === "gpu")
+      this.#writableRequest(request).num_computed_tokens += slots.length * this.blockSize;
+    else if (target && target !== source) {
+      const into = new Map(tiers[target]);
+      slots.forEach((slot, i) => into.set(slot, moved[i]));
+      tiers[target] = into;
+    }
+    this.tiers = tiers;
+  }
+
   window_pages_evicted({ blocks }: Events["window_pages_evicted"]) {
     this.#takePages(blocks);
   }
@@ -867,6 +906,10 @@ export class State {
     for (const [step, rows] of state.in_flight) this.#setPlan(step, rows.map(withDrafts));
     if (state.plan.length) this.#setPlan(this.step, state.plan.map(withDrafts));
     if (this.windowPages) this.windowPages = new Set(state.window_pages);
+    const texts = state.tier_texts;
+    const tier = (name: keyof Tiers) =>
+      new Map(state.tiers?.[name].map((slot, i) => [slot, texts?.[name][i] ?? ""]));
+    if (state.tiers) this.tiers = { host: tier("host"), disk: tier("disk") };
     this.queue = state.queue;
     for (const node of nodes) {
       if (node.id === ROOT) continue;

@@ -6,7 +6,8 @@ import { KEYFRAME_SCHEMA } from "./vocabulary.ts";
 
 export function keyframe(state: State): Events["keyframe"] {
   const { seq, step, tick, paused, running, plan, plans, queue, settings, classes } = state;
-  const { windowPages: pages, source, reported, lanes } = state;
+  const { windowPages: pages, tiers, source, reported, lanes } = state;
+  const { host, disk } = tiers ?? {};
   const requests = state.requests.list().map(({ content, length, place, epoch, ...request }) => ({
     ...request,
     tokens: content.tokens.slice(0, length),
@@ -18,6 +19,8 @@ export function keyframe(state: State): Events["keyframe"] {
   });
   const values = {
     ...(pages && { window_pages: [...pages].sort((a, b) => a - b) }),
+    ...(host && disk && { tiers: { host: [...host.keys()], disk: [...disk.keys()] } }),
+    ...(host && disk && { tier_texts: { host: [...host.values()], disk: [...disk.values()] } }),
     seq,
     step,
     tick,

@@ -4,6 +4,8 @@
  */
 
 import messages from "../../../reading/messages.json" with { type: "json" };
+import { duration } from "./duration.ts";
+import type { Events } from "./events.ts";
 import type { Mask } from "./request_spans.ts";
 import type { Obstacle, Row } from "./story.ts";
 import { count, plain, type Span, say } from "./words.ts";
@@ -75,6 +77,25 @@ export function maskWords({ allowed, wanted, mass }: Mask, vocab: number | null)
 function percent(share: number) {
   if (share > 0 && share < 0.0001) return "under 0.01%";
   return `${share < 0.1 ? Number((100 * share).toPrecision(2)) : Math.round(100 * share)}%`;
+}
+
+/** What an admitted request fetches from the tiers below the GPU, or why it does not; "" if they have nothing. */
+export function movedWords(all: Events["blocks_moved"][], id: number, size: number) {
+  const moves = all.filter(
+    ({ request, target, reason }) => request === id && (target === "gpu" || reason === "dearer"),
+  );
+  if (!moves.length) return "";
+  const words: Record<string, string> = messages.moved;
+  const { us, fetch_us, compute_us } = moves[0].t ?? {};
+  const values = {
+    tokens: size * moves.reduce((sum, { slots }) => sum + slots.length, 0),
+    tier: moves.map(({ source }) => words[source]).join(" and "),
+    us: duration(us ?? 0),
+    fetch: duration(fetch_us ?? 0),
+    compute: duration(compute_us ?? 0),
+  };
+  if (moves[0].reason === "dearer") return text(words.dearer, values);
+  return text(words.fetched, values) + (compute_us == null ? "" : text(words.instead, values));
 }
 
 /** "2 are free and 1 can be evicted". */

@@ -97,6 +97,8 @@ export class Story {
   preemptions: Preemption[] = [];
   evictions: Eviction[] = [];
   adoptions: (Events["prefix_adopted"] & { seq: number })[] = [];
+  /** Between the GPU and the tiers below it. */
+  moves: (Events["blocks_moved"] & { seq: number })[] = [];
   rows: Row[] = [];
   /** Running requests that got nothing. */
   stalled: { request: number; reason: string; seq: number }[] = [];
@@ -174,6 +176,9 @@ export class Story {
       }
       case "prefix_adopted":
         this.adoptions.push({ ...event, seq });
+        break;
+      case "blocks_moved":
+        this.moves.push({ ...event, seq });
         break;
       case "blocks_allocated":
         for (const block of event.blocks) this.taken.push({ request, block, seq });

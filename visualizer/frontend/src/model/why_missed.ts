@@ -6,7 +6,7 @@
 import type { Events } from "./events.ts";
 import type { NodeState, State } from "./fold.ts";
 import { type Fact, type Knowledge, levelOf } from "./knowledge.ts";
-import { fill, messages } from "./messages.ts";
+import { fill, messages, movedWords } from "./messages.ts";
 import type { Model } from "./model.ts";
 import type { RequestSpan } from "./request_spans.ts";
 import { say } from "./words.ts";
@@ -27,6 +27,7 @@ interface WhyMissed {
   neededBy: number | null;
   eviction: string; // its reason
   byHash: boolean; // whether only hashes of blocks could be compared
+  moved: string; // what the tiers below the GPU had of the rest
   mark: Knowledge;
 }
 
@@ -60,7 +61,7 @@ function search(model: Model, id: number): WhyMissed {
   const root = model.request(model.request(id)?.root);
   const admission = root?.admissions.find(({ resumed }) => !resumed);
   const nothing = { length: 0, found: 0, most: 0, size: 0, about: null, agree: 0, texts: null };
-  const none = { evicted: null, neededBy: null, eviction: "", byHash: false };
+  const none = { evicted: null, neededBy: null, eviction: "", byHash: false, moved: "" };
   if (!root || !admission) {
     const waits = root && (root.arrived !== null || root.segments[0]?.kind === "waiting");
     const kind = waits ? "waiting" : "before";
@@ -127,8 +128,25 @@ function search(model: Model, id: number): WhyMissed {
     neededBy: by < 0 ? null : by,
     eviction: reason,
     byHash: !!root.hashes?.length,
+    moved: movedAfter(model, admission, root.id, size),
     mark: missLevel(model, kind, !!root.hashes?.length, by >= 0),
   };
+}
+
+/** What was fetched for a request after its admission. */
+function movedAfter(
+  model: Model,
+  { seq, step }: RequestSpan["admissions"][number],
+  id: number,
+  size: number,
+) {
+  if (!model.settings.host_kv_tokens && !model.settings.disk_kv_tokens) return "";
+  const events = model.eventsIn(seq + 1, model.stepInfo(step).to);
+  return movedWords(
+    events.filter((event) => event.type === "blocks_moved"),
+    id,
+    size,
+  );
 }
 
 /** The answer in sentences, each a list of spans. */
@@ -158,7 +176,9 @@ export function missedWords(model: Model, answer: WhyMissed) {
     why = say`${why}${fill(WORDS.texts, { own: one, other: another })}`;
   }
   if (answer.mark === "inferred") why = say`${why}${WORDS.inferred}`;
-  return [fill(WORDS.found, { who, found, length, step: String(step) }), why];
+  const said = [fill(WORDS.found, { who, found, length, step: String(step) }), why];
+  const { moved } = answer;
+  return moved ? [...said, say`${moved[0].toUpperCase() + moved.slice(1)}`] : said;
 }
 
 /** The other requests that were admitted before, with their tokens so far. */

@@ -2,7 +2,8 @@
 
 import { keyframe } from "../../src/model/keyframe.ts";
 
-const VALUES = "window_pages seq step tick paused waiting running plan in_flight free queue refs";
+const VALUES =
+  "window_pages tiers seq step tick paused waiting running plan in_flight free queue refs";
 const REQUEST =
   "id root sample prompt_length tokens num_computed_tokens block_table last_node num_seqs preemptions";
 const picked = (values, names) =>
