@@ -37,6 +37,7 @@ from authoring.lab import (
 from authoring.numbers import untraced
 from authoring.palette import png
 from authoring.parts import METADATA, hidden, lessons
+from authoring.rules import problems
 from visualizer.pictures import chromium_path
 from visualizer.widgets.picture import picture_outputs
 
@@ -109,6 +110,8 @@ def store(page: Page, address: str, lesson: Path) -> None:
     nbformat.write(notebook, lesson)
     close_notebook(page, address)
     print(f"{lesson.name}: {lesson.stat().st_size / 1000:.0f} KB")
+    for problem in problems(lesson):
+        print(f"  {problem}")
 
 
 def _empty(folder: Path) -> Path:

@@ -1,6 +1,6 @@
 """What a lesson consists of: its parts, each named by a cell's tag, and its predictions.
 
-`tests/lessons/rules.py` checks the course's rules; `docs/add_a_lesson.md` explains them.
+`notebooks/authoring/rules.py` checks the course's rules; `docs/add_a_lesson.md` explains them.
 
 A prediction is three parts: `predict` asks, `run` computes and reveals, `answer` explains, folded.
 """

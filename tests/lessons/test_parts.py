@@ -8,7 +8,7 @@ import pytest
 
 from authoring.contents import CONTENTS, contents
 from authoring.parts import ORDER, lessons, part_of
-from tests.lessons.rules import problems
+from authoring.rules import problems
 
 MODEL = next(path for path in lessons() if path.name.startswith("04"))
 

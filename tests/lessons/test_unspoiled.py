@@ -7,8 +7,8 @@ import nbformat
 import pytest
 
 from authoring.parts import hidden, lessons, predictions
+from authoring.rules import spoilers
 from checks.answer import answer_to
-from tests.lessons.rules import spoilers
 from underglass.workbook import without_answers
 
 MODEL = next(path for path in lessons() if path.name.startswith("04"))
