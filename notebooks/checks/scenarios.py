@@ -202,6 +202,13 @@ def moved_blocks() -> Any:
     )
 
 
+def busy() -> EventLog:
+    """Lesson 19: twelve requests a second, at random times, on a machine that can take thirteen."""
+    from engine import Load
+
+    return simulate(Load().at(12), EngineConfig(), cost=MACHINE)
+
+
 def _of_the_gallery(name: str, **changes: Any) -> Callable[[], EventLog]:
     return lambda: SCENARIOS[name].run(**changes)
 
@@ -226,4 +233,5 @@ _BY_NAME: dict[str, Callable[[], Any]] = {
     "twelve people, 5 ms of Python": turns_and_ahead,
     "six guides, two replicas": guides,
     "eight chats, two documents": moved_blocks,
+    "twelve a second": busy,
 }

@@ -110,7 +110,7 @@ def _ticks(named: Mapping[str, Sweep]) -> dict[str, list[float] | list[str]]:
 def _title(named: Mapping[str, Sweep]) -> str:
     best = max(named, key=lambda name: getattr(named[name].nominal, "requests_per_s", 0.0))
     found = named[best]
-    who = f"{short_name(best)} answers" if best else "It answers"
+    who = f"{short_name(best)}:" if best else "Capacity:"
     highest = found.nominal
     assert highest is not None
     return f"{who} up to {three_digits(highest.requests_per_s)} requests/s"
