@@ -209,6 +209,17 @@ def busy() -> EventLog:
     return simulate(Load().at(12), EngineConfig(), cost=MACHINE)
 
 
+def two_models() -> Any:
+    """Lesson 21: how many users fit beside the weights of two models, on one GPU of 80 GB."""
+    from engine.models.configurations import CONFIGURATIONS
+    from engine.models.kv_sizes import kv_sizes
+    from visualizer import figures
+
+    names = "Qwen3 8B", "gpt-oss-20b"
+    fits = {name: kv_sizes(CONFIGURATIONS[name].entries).fit(80e9, 8192) for name in names}
+    return figures.users(fits)
+
+
 def _of_the_gallery(name: str, **changes: Any) -> Callable[[], EventLog]:
     return lambda: SCENARIOS[name].run(**changes)
 
@@ -234,4 +245,5 @@ _BY_NAME: dict[str, Callable[[], Any]] = {
     "six guides, two replicas": guides,
     "eight chats, two documents": moved_blocks,
     "twelve a second": busy,
+    "two models, one GPU": two_models,
 }
