@@ -209,6 +209,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             sglang="jump-forward decoding, in its early versions",
         ),
     ] = True
+    max_loras: Annotated[
+        int,
+        setting(
+            "Slots for LoRA adapters: how many different ones a step may use.",
+            ge=0,
+            range=(0, 8, 1),
+            vllm="`--max-loras` (1 by default)",
+            sglang="`--max-loras-per-batch`",
+        ),
+    ] = 4
 
     def __post_init__(self) -> None:
         if isinstance(self.prefix_cache, bool):

@@ -184,11 +184,14 @@ class Engine:
         priority: int = 0,
         submitted_at: int | None = None,
         constraint: Constraint | None = None,
+        adapter: str = "",
+        cache_salt: str = "",
     ) -> Request:
         """Add a request to the queue. `prompt` is text or token ids.
 
         `label` names the client, and `priority` is the urgency (the smallest number is the most
         urgent). `submitted_at` is the clock time at which the client sent the request; None means now.
+        `adapter` names one of `adapters`, and requests with different `cache_salt` share no KV.
         `constraint` is what `validate` returned; without it, `params.structured` is compiled now. If
         there are more samples than the batch has seats, they become several requests with consecutive
         ids (`split_samples`), and the first one is returned. Raises RequestError, which names the
@@ -205,6 +208,11 @@ class Engine:
         if not isinstance(submitted_at, int | None):
             bounds = "a whole number of microseconds or None"
             raise RequestError("submitted_at", f"must be {bounds}, got {submitted_at!r}")
+        extra_key: tuple[str, ...] = getattr(prompt, "extra_key", ())  # in a replay
+        if adapter or cache_salt:
+            extra_key = self.adapters.extra_key(adapter, cache_salt)
+        if extra_key:
+            tokens = extension("adapters").keyed(tokens, extra_key)
         end_ids = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             end_ids |= self.tokenizer.eos_ids
@@ -214,11 +222,12 @@ class Engine:
         for part in split_samples(params, self.config.max_batch_size):
             request = Request(
                 id=self._next_id,
-                tokens=list(tokens),
+                tokens=tokens[:],
                 texts=list(texts),
                 params=part,
                 label=label,
                 priority=priority,
+                extra_key=extra_key,
                 root=self._next_id,
                 prompt_length=len(tokens),
                 num_seqs=part.samples,
@@ -296,6 +305,20 @@ class Engine:
         return holds
 
     @cached_property
+    def adapters(self) -> Any:
+        """LoRA adapters, and the keys of their prefixes; see `engine/extensions/adapters.py`."""
+        store, scheduler = getattr(self.runner, "adapters", None), self.scheduler
+        scheduler.adapters = extension("adapters").Adapters(
+            store=store,
+            max_loras=self.config.max_loras,
+            requests=self.requests,
+            running=scheduler.running,
+            plans=scheduler.plans,
+            emit=self._emit,
+        )
+        return scheduler.adapters
+
+    @cached_property
     def kv_transfer(self) -> Any:
         """Moves of KV from and to other engines; see `engine/extensions/kv_transfer.py`."""
         draft = self.loop.draft
@@ -356,6 +379,7 @@ class Engine:
             holds=[_fields(v.HoldCore, one) for _, one in sorted(holds.items())],
             window_pages=None if cache.pages is None else cache.pages.blocks,
             tiers=None if self.tiers is None else self.tiers.slots,
+            adapters=[] if scheduler.adapters is None else scheduler.adapters.in_slots,
         )
         # The copy shares no list with the live objects.
         plain: dict[str, Any] = msgspec.to_builtins(state)
@@ -385,6 +409,7 @@ def _node(node: Any) -> v.NodeCore:
         copies=list(node.copies),
         last=node.last,
         lock_ref=node.lock_ref,
+        extra_key=list(node.extra_key),
     )
 
 

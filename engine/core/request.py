@@ -63,6 +63,7 @@ class Request:
     id                   unique in a run; sample s of the request with id r has id r + s
     tokens               prompt, then output
     texts                one piece of text per token; joined, the pieces are the full text
+    extra_key            adapter and salt, if it has one of them; see `engine/extensions/adapters.py`
     root                 the id of the request it forked from, or its own id if it did not fork
     num_computed_tokens  leading tokens whose KV is in the request's blocks
     num_in_flight_tokens     the following tokens, whose KV scheduled steps are still computing
@@ -93,6 +94,7 @@ class Request:
     params: SamplingParams
     label: str = ""
     priority: int = 0
+    extra_key: tuple[str, ...] = ()
     root: int = -1
     sample: int = 0
     prompt_length: int = 0
@@ -119,11 +121,12 @@ class Request:
         """Return another sample of the same prompt, without blocks."""
         return Request(
             id=self.root + sample,
-            tokens=list(self.tokens),
+            tokens=self.tokens[:],  # with their key
             texts=list(self.texts),
             params=self.params,
             label=self.label,
             priority=self.priority,
+            extra_key=self.extra_key,
             root=self.root,
             sample=sample,
             prompt_length=self.prompt_length,

@@ -271,7 +271,8 @@ class Tiers:
         chain = self._chains.setdefault(request.id, [])
         key = chain[-1] if chain else self._form()
         for start in range(len(chain) * size, count * size, size):
-            key = _key(key, request.tokens[start : start + size])
+            extra_key = () if start else request.extra_key
+            key = _key(key, request.tokens[start : start + size], extra_key)
             chain.append(key)
         return chain[:count]
 
@@ -289,7 +290,8 @@ class Tiers:
         keys = [key]
         for below in reversed(path):
             for start in range(0, len(below.tokens), size):
-                key = _key(key, below.tokens[start : start + size])
+                extra_key = () if start else below.extra_key  # only below the root
+                key = _key(key, below.tokens[start : start + size], extra_key)
                 keys.append(key)
             if hashed:
                 self._node_keys[below.id] = key
@@ -563,9 +565,11 @@ def _rounded(us: float) -> int | None:
     return None if us == float("inf") else round(us)
 
 
-def _key(before: bytes, tokens: Sequence[int]) -> bytes:
+def _key(before: bytes, tokens: Sequence[int], extra_key: tuple[str, ...]) -> bytes:
     """Return the key of the block with these tokens after the block with the key `before`."""
-    return blake2b(before + array("q", tokens).tobytes(), digest_size=_KEY_BYTES).digest()
+    extra = repr(extra_key).encode() if extra_key else b""
+    values = before + array("q", tokens).tobytes() + extra
+    return blake2b(values, digest_size=_KEY_BYTES).digest()
 
 
 def attached(engine: Any) -> Tiers:

@@ -17,6 +17,7 @@ from engine.models.decoder import Decoder
 from engine.models.gemma4 import Gemma4
 from engine.models.gpt2 import GPT2
 from engine.models.kernels import noted
+from engine.models.lora import ModelAdapters
 from engine.models.memory import MemoryPlan, plan_memory
 from engine.models.mla import LatentDecoder, MLAConfig
 from engine.models.text.gguf_tokenizer import GGUFTokenizer
@@ -76,7 +77,10 @@ def load(
         disable=None, delay=1,  # shown only on a terminal, and only after a second
     ) as bar:  # fmt: skip
         found.weights.on_loaded = bar.update
-        return TorchRunner(build(found.config, found.weights), name=found.name), tokenizer
+        loaded = build(found.config, found.weights)
+        runner = TorchRunner(loaded, name=found.name)
+        runner.adapters = ModelAdapters(loaded)
+        return runner, tokenizer
 
 
 def plan(

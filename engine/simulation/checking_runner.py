@@ -1,6 +1,7 @@
 """A runner without a model that checks every read of KV memory.
 
-Instead of KV, each slot holds a hash of its prefix: all tokens up to and including its own.
+Instead of KV, each slot holds a hash of its prefix: all tokens up to and including its own, and what
+else the KV depends on, such as an adapter.
 Before it "reads" a row's context, it compares every slot with the expected hash. If a scheduler,
 pool or prefix cache allocates a block too early, copies one too late, shares a block between different
 tokens or finds a block that was never computed, the check fails in that step and names the position.
@@ -22,6 +23,7 @@ from typing import Any
 from engine.core.request import Request, TokenScore
 from engine.core.runner import KVFormat, Row, Sampled
 from engine.simulation.cost_runner import accept_drafts
+from engine.simulation.simulated_adapters import SimulatedAdapters
 
 _Slots = list[int | None]
 NextToken = Callable[[Sequence[int], int], int]  # (tokens so far, seed) -> next token
@@ -49,6 +51,7 @@ class CheckingRunner:
         self._pages: list[_Slots] = []  # of sliding layers
         self._page_of: list[int] = []  # by block; -1 for none
         self._forgotten: set[int] = set()  # blocks to empty
+        self.adapters = SimulatedAdapters()
 
     def describe(self) -> dict[str, Any]:
         """Describe the runner, which has no parameters."""
@@ -122,6 +125,8 @@ class CheckingRunner:
                 if self._pages and (page := self._page_of[block]) >= 0:
                     self._pages[page] = [None] * self._block_size
             self._forgotten.clear()
+        if self.adapters.slots:
+            self.adapters.used_by(rows)
         for row in rows:
             self._write(row)
         for row in rows:
@@ -130,7 +135,7 @@ class CheckingRunner:
         return [[self._sample(row, sample) for sample in row.samples] for row in rows]
 
     def _write(self, row: Row) -> None:
-        prefixes = prefix_hashes(self._tokens(row))
+        prefixes = prefix_hashes(self._tokens(row), row.request.extra_key)
         for position in range(row.start, row.start + row.count):
             block = row.request.block_table[position // self._block_size]
             self._slots[block][position % self._block_size] = prefixes[position]
@@ -139,7 +144,7 @@ class CheckingRunner:
                 page[position % self._block_size] = prefixes[position]
 
     def _check(self, row: Row) -> None:
-        prefixes = prefix_hashes(self._tokens(row))
+        prefixes = prefix_hashes(self._tokens(row), row.request.extra_key)
         for position, expected in enumerate(prefixes):
             block = row.request.block_table[position // self._block_size]
             found = self._slots[block][position % self._block_size]
@@ -180,9 +185,9 @@ def seed_of(request: Request, sample: int) -> int:
     return 0 if request.params.temperature == 0 else request.seed + sample
 
 
-def prefix_hashes(tokens: Sequence[int]) -> list[int]:
-    """Return for each position a hash of all tokens up to and including it."""
-    hashes, value = [], 0
+def prefix_hashes(tokens: Sequence[int], extra_key: tuple[str, ...] = ()) -> list[int]:
+    """Return for each position a hash of all tokens up to and including it, and of the adapter."""
+    hashes, value = [], hash(extra_key) if extra_key else 0
     for token in tokens:
         value = hash((value, token))
         hashes.append(value)

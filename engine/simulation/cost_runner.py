@@ -31,6 +31,7 @@ from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log.vocabulary import ScheduledRow
 from engine.core.request import TokenScore
 from engine.core.runner import KVFormat, Row, Sampled, TokenMask, attention_groups
+from engine.simulation.simulated_adapters import SimulatedAdapters
 
 US_PER_MS = 1000
 FIRST_TOKENS = 16
@@ -123,6 +124,7 @@ class Cost:
             with asynchronous scheduling, overlaps with the one before. `fit` counts it as `base_ms`
     per_host_token_ms, per_disk_token_ms  to copy the KV of a token between the GPU and host memory, and
             from disk to host memory; see `engine/extensions/tiers.py`. They are not part of a step
+    per_adapter_ms, adapter_load_ms  see `simulated_adapters.py`; `fit` does not find them
     """
 
     base_ms: float
@@ -137,6 +139,8 @@ class Cost:
     cpu_ms: float = 0.0
     per_host_token_ms: float = 0.0
     per_disk_token_ms: float = 0.0
+    per_adapter_ms: float = 0.0
+    adapter_load_ms: float = 0.0
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
@@ -201,6 +205,7 @@ class CostRunner:
         self.end_token = end_token
         self.window = window
         self.kv_dtype = "auto"
+        self.adapters = SimulatedAdapters()
 
     def describe(self) -> dict[str, Any]:
         """Describe the runner: no parameters, and the prices that are not 0."""
@@ -231,7 +236,12 @@ class CostRunner:
         if not rows:
             return []
         woken = self.clock.now() - self._ended_at > self._lasted_us
-        self._lasted_us = round(self.step_ms(rows, woken=woken) * US_PER_MS)
+        lasts_ms = self.step_ms(rows, woken=woken)
+        if self.adapters.slots:
+            lasts_ms += self.cost.per_adapter_ms * self.adapters.used_by(rows)
+            lasts_ms += self.cost.adapter_load_ms * self.adapters.loaded
+            self.adapters.loaded = 0
+        self._lasted_us = round(lasts_ms * US_PER_MS)
         self.clock.advance(self._lasted_us)
         self._ended_at = self.clock.now()
         for row in rows:

@@ -14,6 +14,7 @@ from engine.core.output.detokenizer import IncrementalDetokenizer
 from engine.core.output.processor import OutputProcessor
 from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
+from engine.extensions.adapters import keyed
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import (
     Abort,
@@ -119,8 +120,11 @@ class ReplayEngine(Engine):
 
     def apply_arrival(self, one: Arrival, submitted_at: int | None) -> Request:
         """Submit a request with its answers. Raises RequestError if it can never be served."""
+        prompt = keyed(one.prompt, one.extra_key) if one.extra_key else one.prompt
+        if one.extra_key and (name := one.extra_key[0]) and name not in self.adapters.registered:
+            self.adapters.add(name, name)
         request = self.submit(
-            one.prompt,
+            prompt,
             one.params,
             label=one.label,
             priority=one.priority,

@@ -52,7 +52,10 @@ class Input:
 
 @dataclass(slots=True)
 class Arrival(Input):
-    """A request. `answers` has an entry per sample; a sample without one runs to max_tokens."""
+    """A request. `answers` has an entry per sample; a sample without one runs to max_tokens.
+
+    `extra_key` is (adapter, digest of the cache salt); see `engine/extensions/adapters.py`.
+    """
 
     prompt: list[int] = field(default_factory=list)
     params: SamplingParams = field(default_factory=SamplingParams)
@@ -60,6 +63,7 @@ class Arrival(Input):
     priority: int = 0
     texts: list[str] = field(default_factory=list)
     answers: dict[int, Answer] = field(default_factory=dict)
+    extra_key: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -287,6 +291,7 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                         for sample in range(event.n)
                         if event.request + sample in answers
                     },
+                    extra_key=tuple(event.extra_key),
                 )
             case v.RequestFinished() if event.reason in ("abort", "error"):
                 yield Abort(step=step + 1, at_ms=now, request=event.request)

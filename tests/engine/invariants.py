@@ -167,6 +167,16 @@ def check_window_eviction(
         )
 
 
+def check_slots(state: State, id_: int, engine: Engine) -> None:
+    """Check that each slot's adapter is in use, and the request's own is in none."""
+    # A request that was aborted may still be in a pass in flight.
+    in_flight = [row.request for plan in engine.scheduler.plans for row in plan.rows]
+    computing = [*engine.scheduler.running, *in_flight]
+    in_use = {request.extra_key[0] for request in computing if request.extra_key}
+    assert "" not in state.adapters and set(state.adapters) <= in_use
+    assert state.requests[id_].extra_key[0] not in state.adapters
+
+
 def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preempted: bool) -> None:
     """Check that the plan keeps its limits, covers every running request, and gives true reasons."""
     config = engine.config
@@ -207,9 +217,12 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
             assert alone or block in state.node_of, "writes into a block that others read"
     for id_, reason in event.skipped:
         if id_ in deferred:
-            assert reason == "policy"
+            assert reason in ("policy", "adapter_slot")
             assert not preempted, "an admission was tried although the step preempted"
-            check_deferral(state, id_, event, engine)
+            if reason == "policy":
+                check_deferral(state, id_, event, engine)
+            else:
+                check_slots(state, id_, engine)
         elif reason == "awaits_token":
             assert id_ in waited_for
         elif reason != "after_preemption":
@@ -235,7 +248,8 @@ def check_deferral(state: State, id_: int, event: v.StepScheduled, engine: Engin
     if not isinstance(engine.policy, LongestPrefixMatch):
         return
     tokens, size = state.requests[id_].tokens, state.block_size
-    cached, _ = cached_prefix(state, tokens, engine.config.prefix_cache != "off")
+    key = state.requests[id_].extra_key
+    cached, _ = cached_prefix(state, tokens, engine.config.prefix_cache != "off", key)
     gains = [0]
     for row in event.rows:
         other, shared = state.requests[row.request].tokens, 0
@@ -267,7 +281,7 @@ def check_reason(
     assert blocked.need > blocked.have
     request = state.requests[blocked.request]
     reads = config.prefix_cache != "off" and not engine.requests[request.id].unscored
-    cached, locked = cached_prefix(state, request.tokens, reads)
+    cached, locked = cached_prefix(state, request.tokens, reads, request.extra_key)
     if blocked.reason == "batch_full":
         places = config.max_batch_size - sum(state.requests[i].num_seqs for i in state.running)
         assert (blocked.need, blocked.have) == (request.num_seqs, places)
@@ -311,7 +325,9 @@ def worst_case(request: Request, config: EngineConfig) -> int:
     return shared + request.num_seqs * (one - shared)
 
 
-def cached_prefix(state: State, tokens: list[int], prefix_cache: bool) -> tuple[int, int]:
+def cached_prefix(
+    state: State, tokens: list[int], prefix_cache: bool, extra_key: list[str]
+) -> tuple[int, int]:
     """Whole blocks of `tokens` in the tree, found by comparing text, and how many are locked.
 
     With sliding layers, only a prefix counts before whose end each block in the window has its page.
@@ -324,6 +340,8 @@ def cached_prefix(state: State, tokens: list[int], prefix_cache: bool) -> tuple[
         while at:
             path.insert(0, state.nodes[at])
             at = state.nodes[at].parent
+        if path and path[0].extra_key != extra_key:
+            continue
         found: list[int] = []
         for part in path:
             for index in range(len(part.tokens) // size):

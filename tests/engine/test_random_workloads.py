@@ -13,6 +13,7 @@ from tests.engine.invariants import check
 from tests.engine.workloads import (
     ONCE_FAILED,
     Workload,
+    adapter_workload,
     named,
     random_workload,
     sliding_workload,
@@ -60,10 +61,29 @@ def test_no_invariant_breaks_with_sliding_layers(soak: bool, first_seed: int) ->
     print(f"\n{sliding} of {count} workloads have window pages, {evicted} evictions of pages")
 
 
+def test_kv_never_crosses_adapters_or_salts(soak: bool, first_seed: int) -> None:
+    """A slot's adapter is in use as long as others wait for it, and each read finds its own KV."""
+    count, changed, waits, hits = (5_000 if soak else 80), 0, 0, 0
+    for seed in range(first_seed, first_seed + count):
+        with named(seed):
+            log = check(adapter_workload(seed))
+        changed += sum(bool(event.evicted) for event in log.of(v.AdapterChanged))
+        skipped = [one for event in log.of(v.StepScheduled) for one in event.skipped]
+        waits += sum(reason == "adapter_slot" for _, reason in skipped)
+        keys = {event.request: event.extra_key for event in log.of(v.RequestArrived)}
+        hits += sum(bool(event.blocks and keys.get(event.request)) for event in log.of(v.Admitted))
+    assert min(changed, waits, hits) > 0
+    print(f"\n{count} workloads: {changed} adapters evicted, {waits} waits for a slot, {hits} hits")
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_no_kind_of_event_is_superfluous(kind: type[v.Event]) -> None:
     """Without one kind of event in the log the fold differs from the engine."""
-    apart = {v.WindowPagesEvicted: sliding_workload, v.BlocksMoved: tiered_workload}
+    apart = {
+        v.WindowPagesEvicted: sliding_workload,
+        v.BlocksMoved: tiered_workload,
+        v.AdapterChanged: adapter_workload,
+    }
     make = apart.get(kind, partial(random_workload, may_be_async=True))
     for seed in range(400):
         try:

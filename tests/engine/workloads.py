@@ -41,6 +41,8 @@ class Arrival:
     params: SamplingParams
     priority: int = 0
     label: str = ""
+    adapter: str = ""
+    cache_salt: str = ""
 
 
 @dataclass
@@ -182,6 +184,8 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
     aborts, holds, releases = (
         sorted(planned) for planned in (workload.aborts, workload.holds, workload.releases)
     )
+    for name in sorted({arrival.adapter for arrival in pending} - {""}):
+        engine.adapters.add(name, name)
     seen: dict[int, Request] = {}
     step, limit = 1, 60 * (len(pending) + 1) * max(1, max(a.params.max_tokens for a in pending))
     while pending or engine.has_work():
@@ -189,7 +193,12 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
             arrival = pending.pop(0)
             try:
                 engine.submit(
-                    arrival.prompt, arrival.params, priority=arrival.priority, label=arrival.label
+                    arrival.prompt,
+                    arrival.params,
+                    priority=arrival.priority,
+                    label=arrival.label,
+                    adapter=arrival.adapter,
+                    cache_salt=arrival.cache_salt,
                 )
             except RequestError:
                 continue  # could never be served; the engine said so
@@ -351,6 +360,18 @@ def tiered_workload(seed: int) -> Workload:
         workload.arrivals.append(Arrival(step, one.prompt, again, one.priority, one.label))
     if workload.draft_failures:
         workload.draft_model = False  # a page may lack the draft model's KV
+    return workload
+
+
+def adapter_workload(seed: int) -> Workload:
+    """Return a workload whose requests have adapters, more than there are slots, and salts."""
+    rng, workload = random.Random(f"{seed}: adapters"), random_workload(seed, may_be_async=True)
+    if seed % 3 == 0:
+        workload = tiered_workload(seed)
+    workload.config = msgspec.structs.replace(workload.config, max_loras=rng.choice([1, 1, 2, 3]))
+    for arrival in workload.arrivals:
+        arrival.adapter = rng.choice(["", "x", "y", "z"])
+        arrival.cache_salt = rng.choice(["", "", "salt"])
     return workload
 
 

@@ -77,7 +77,7 @@ class Collector:
         own_requests = [
             LiveRequest(
                 *(one.id, len(one.tokens), one.num_computed_tokens, one.block_table),
-                *(one.last_node, one.num_seqs, one.preemptions),
+                *(one.last_node, one.num_seqs, one.preemptions, one.extra_key),
             )
             for one in requests.values()
         ]

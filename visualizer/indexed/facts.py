@@ -144,7 +144,8 @@ class Plans(Fact):
     victims   requests that were preempted
     seats     taken
     used      blocks held by requests
-    waiting   requests in the queue; `away` of them were preempted, the policy deferred `deferred`
+    waiting   requests in the queue; `away` of them were preempted, the policy deferred `deferred`, and
+              the adapters of `slotless` were in no slot
     stalled   running requests that get no tokens because the budget is spent
     arrived   requests since the step before began
     is_after_idle   whether the engine had no request before one of them arrived
@@ -160,6 +161,7 @@ class Plans(Fact):
     waiting: list[int]
     away: list[int]
     deferred: list[int]
+    slotless: list[int]
     stalled: list[int]
     arrived: list[int]
     is_after_idle: list[bool]
@@ -175,6 +177,7 @@ class LiveRequest(msgspec.Struct, array_like=True, gc=False):
     last_node: int
     num_seqs: int
     preemptions: int
+    extra_key: list[str]
 
 
 class LiveNode(msgspec.Struct, array_like=True, gc=False):
@@ -196,6 +199,7 @@ class LiveNode(msgspec.Struct, array_like=True, gc=False):
     source: str
     hash: str | None
     media: list[str] | None
+    extra_key: list[str]
 
 
 class Slice(Fact):

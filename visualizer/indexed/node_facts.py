@@ -54,6 +54,7 @@ class NodeFacts:
                 LiveNode(
                     *(node.id, node.parent, node.last, node.lock_ref, origin, begin, used),
                     *(node.blocks, node.copies, node.source, node.hash, node.media),
+                    node.extra_key,
                 )
             )
         return live, contents

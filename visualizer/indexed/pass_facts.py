@@ -41,6 +41,7 @@ class _Pass(msgspec.Struct, gc=False):
     waiting: int = 0
     away: int = 0
     deferred: int = 0
+    slotless: int = 0
     stalled: int = 0
     arrived: int = 0
     is_after_idle: bool = False
@@ -108,9 +109,10 @@ class PassFacts:
         self._describe(done, event.rows, kinds, again)
         for request, reason in event.skipped:
             done.stalled += reason == "token_budget"
-            if reason == "policy":
+            if reason in ("policy", "adapter_slot"):
                 is_away = request in self._state.waiting and requests[request].preemptions > 0
-                done.deferred += not is_away
+                done.deferred += not is_away and reason == "policy"
+                done.slotless += not is_away and reason == "adapter_slot"
 
     def _begun(self, number: int) -> _Pass:
         last = self._last if self._last.number == number else None

@@ -318,7 +318,7 @@ class StepFacts:
             causes.append("unknown")
         deferred = [one for one in event.skipped if one[0] in state.waiting]
         if deferred:
-            causes.append("policy")
+            causes += dict.fromkeys(reason for _, reason in deferred)
             info.deferred = deferred
         self.causes += [cause for cause in causes if cause not in self.causes]
 

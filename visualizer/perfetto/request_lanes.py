@@ -180,7 +180,7 @@ class RequestLanes:
         for request in step.deferred:
             phase = self._spans[request].phase if request in self._spans else None
             if phase is not None:
-                phase.reasons["policy"] -= 1
+                phase.reasons[dict(step.plan.skipped)[request]] -= 1
                 if blocked is not None:
                     phase.reasons[blocked.reason] += 1
 

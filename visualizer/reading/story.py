@@ -193,8 +193,8 @@ class Story:
         """Say why a waiting request is not admitted."""
         if self.scheduled is None:
             return ["waits: scheduling the step failed"]
-        if (request, "policy") in self.scheduled.skipped:
-            return ["waits because ", *fill(MESSAGES["reasons"]["policy"]["clause"], who="it")]
+        if (put_off := dict(self.scheduled.skipped).get(request)) is not None:
+            return ["waits because ", *fill(MESSAGES["reasons"][put_off]["clause"], who="it")]
         blocked = self.scheduled.blocked
         if blocked is None:
             return ["waits"]

@@ -211,7 +211,9 @@ class _Decisions:
     def _waiting(self, state: State, request: int) -> list[Fact]:
         one = state.requests[request]
         length = len(one.tokens)
-        _, agree = state.cached_prefix(one.tokens) if not state.is_hashed else ([], 0)
+        agree = 0
+        if not state.is_hashed:
+            _, agree = state.cached_prefix(one.tokens, extra_key=one.extra_key)
         cached = min(agree, length - 1) // state.block_size * state.block_size
         facts = [
             Fact("has", [count(length, "token"), f", {cached} of them cached" if cached else ""])

@@ -45,7 +45,8 @@ from engine.core.log import vocabulary as v
 from engine.core.request import Request
 
 ROOT = 0
-_Key = tuple[int, tuple[int, ...]]  # the previous node's id, and the block's tokens
+# The previous node's id, the block's tokens and, for a first block, its `extra_key`.
+_Key = tuple[int, tuple[int, ...], tuple[str, ...]]
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +54,7 @@ class HashNode:
     """A key of the hash table.
 
     depth   blocks from the beginning of the prefix to the end of this one
+    extra_key  of a first block: what else its KV depends on, such as an adapter; usually nothing
     blocks  the block that a match finds: the oldest copy
     copies  the other copies, oldest first
     """
@@ -65,6 +67,7 @@ class HashNode:
     parent: "HashNode | None"
     tokens: tuple[int, ...] = ()
     depth: int = 0
+    extra_key: tuple[str, ...] = ()
     blocks: list[int] = field(default_factory=list)
     copies: list[int] = field(default_factory=list)
 
@@ -110,11 +113,12 @@ class HashCache(KVCacheManager):
     def match(self, tokens: Sequence[int], limit: int) -> HashMatch:
         """Return the longest cached prefix of `tokens`, at most `limit` blocks. Changes nothing."""
         node, blocks, size = self._root, list[int](), self.block_size
+        extra_key = getattr(tokens, "extra_key", ())
         for start in range(0, limit * size, size):
-            child = self._by_key.get((node.id, tuple(tokens[start : start + size])))
+            child = self._by_key.get((node.id, tuple(tokens[start : start + size]), extra_key))
             if child is None:
                 break
-            node = child
+            node, extra_key = child, ()
             blocks.append(node.blocks[0] if self.pages is None else self._with_page(node))
         return HashMatch(node, blocks)
 
@@ -214,7 +218,7 @@ class HashCache(KVCacheManager):
         if not node.blocks:
             assert node.parent is not None
             del self.nodes[node.id]
-            del self._by_key[node.parent.id, node.tokens]
+            del self._by_key[node.parent.id, node.tokens, node.extra_key]
         return node
 
     # Caching
@@ -257,10 +261,11 @@ class HashCache(KVCacheManager):
         self.cache_scheduled(request, request.num_computed_tokens)
 
     def _child(self, node: HashNode, block_tokens: list[int]) -> HashNode:
-        key = node.id, tuple(block_tokens)
+        extra_key = () if node.depth else getattr(block_tokens, "extra_key", ())
+        key = node.id, tuple(block_tokens), extra_key
         child = self._by_key.get(key)
         if child is None:
-            child = HashNode(self._next_id, node, key[1], node.depth + 1)
+            child = HashNode(self._next_id, node, key[1], node.depth + 1, extra_key)
             self._next_id += 1
             self._by_key[key] = self.nodes[child.id] = child
         return child
@@ -300,7 +305,7 @@ class HashCache(KVCacheManager):
             assert (self.pool.refs[block] == 1) == (block in self._queue)
         for node in self.nodes.values():
             if node.parent is not None:
-                assert self._by_key[node.parent.id, node.tokens] is node
+                assert self._by_key[node.parent.id, node.tokens, node.extra_key] is node
                 assert self.nodes.get(node.parent.id) is node.parent, "a prefix has a gap"
                 assert node.depth == node.parent.depth + 1
                 assert len(node.blocks) == 1

@@ -38,7 +38,8 @@ class RadixNode:
 
     tokens     ids on the edge, `len(blocks) * block_size` of them
     blocks     the KV blocks of these tokens
-    children   keyed by the tokens of the child's first block
+    children   keyed by the tokens of the child's first block, and below the root by its `extra_key`
+    extra_key  what else the KV below the root depends on, such as an adapter; usually nothing
     lock_ref   the number of owners (requests and holds) that lock this node or one below it
     last       logical time of the latest lock
     uses       how many requests have locked the node, including its first writer; a resumed request
@@ -52,11 +53,12 @@ class RadixNode:
     parent: "RadixNode | None"
     tokens: list[int] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
-    children: "dict[tuple[int, ...], RadixNode]" = field(default_factory=dict)
+    children: "dict[tuple[int | str, ...], RadixNode]" = field(default_factory=dict)
     lock_ref: int = 0
     last: int = 0
     uses: int = 0
     writer: tuple[int, int] | None = None
+    extra_key: tuple[str, ...] = ()
 
 
 class Match(NamedTuple):
@@ -95,13 +97,15 @@ class RadixTree:
     def match(self, tokens: Sequence[int], limit: int, start: RadixNode | None = None) -> Match:
         """Return the longest cached prefix of `tokens` below `start`, at most `limit` blocks.
 
-        Changes neither access times nor edges.
+        Changes neither access times nor edges. Tokens with an `extra_key` match only such tokens.
         """
         size = self.block_size
         node, depth, blocks = start or self.root, 0, list[int]()
+        extra_key = () if start and start is not self.root else getattr(tokens, "extra_key", ())
         while len(blocks) < limit:
             at = len(blocks) * size
-            child = node.children.get(tuple(tokens[at : at + size]))
+            child = node.children.get((*extra_key, *tokens[at : at + size]))
+            extra_key = ()
             if child is None:
                 break
             node, depth = child, 1
@@ -125,16 +129,18 @@ class RadixTree:
         """
         assert node.parent is not None and 0 < at < len(node.blocks)
         cut = at * self.block_size
-        upper = self._new_node(node.parent, node.tokens[:cut], node.blocks[:at])
+        upper = self._new_node(node.parent, node.tokens[:cut], node.blocks[:at], node.extra_key)
         upper.lock_ref, upper.last, upper.uses = node.lock_ref, node.last, node.uses
         node.tokens, node.blocks, node.parent = node.tokens[cut:], node.blocks[at:], upper
-        upper.children[self._key(node.tokens)] = node
+        node.extra_key = ()
+        upper.children[self._key(node)] = node
         self._not_in_heap[node.id] = None
         return upper
 
     def insert(self, parent: RadixNode, tokens: list[int], blocks: list[int]) -> RadixNode:
         """Add a leaf below `parent`. It is unlocked; the caller locks it next."""
-        node = self._new_node(parent, tokens, blocks)
+        extra_key = getattr(tokens, "extra_key", ()) if parent is self.root else ()
+        node = self._new_node(parent, tokens, blocks, extra_key)
         self.unlocked_blocks += len(blocks)
         return node
 
@@ -148,15 +154,17 @@ class RadixTree:
         node.tokens += tokens
         node.blocks += blocks
 
-    def _new_node(self, parent: RadixNode, tokens: list[int], blocks: list[int]) -> RadixNode:
-        node = RadixNode(self._next_id, parent, list(tokens), list(blocks))
+    def _new_node(
+        self, parent: RadixNode, tokens: list[int], blocks: list[int], extra_key: tuple[str, ...]
+    ) -> RadixNode:
+        node = RadixNode(self._next_id, parent, list(tokens), list(blocks), extra_key=extra_key)
         self._next_id += 1
         self.nodes[node.id] = node
-        parent.children[self._key(tokens)] = node
+        parent.children[self._key(node)] = node
         return node
 
-    def _key(self, tokens: list[int]) -> tuple[int, ...]:
-        return tuple(tokens[: self.block_size])
+    def _key(self, node: RadixNode) -> tuple[int | str, ...]:
+        return (*node.extra_key, *node.tokens[: self.block_size])
 
     # 3. lock
 
@@ -217,7 +225,7 @@ class RadixTree:
         """Remove an unlocked leaf. Its parent may become a leaf."""
         assert node.parent is not None and self._is_evictable(node)
         del self.nodes[node.id]
-        del node.parent.children[self._key(node.tokens)]
+        del node.parent.children[self._key(node)]
         self.unlocked_blocks -= len(node.blocks)
         self._not_in_heap[node.parent.id] = None
 
@@ -241,7 +249,7 @@ class RadixTree:
         for node in self.nodes.values():
             assert len(node.tokens) == len(node.blocks) * self.block_size
             for key, child in node.children.items():
-                assert child.parent is node and key == self._key(child.tokens)
+                assert child.parent is node and key == self._key(child)
                 assert self.nodes.get(child.id) is child
                 if node is not self.root:
                     assert node.lock_ref >= child.lock_ref, "a child has more locks than its parent"

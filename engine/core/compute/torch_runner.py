@@ -44,6 +44,7 @@ class TorchRunner:
     logits_to_probs  a function like `truncated_probs`, for requests that are not greedy
     kv_dtype         the setting of the engine that reserves KV memory; see `EngineConfig`
     expert_loads     how many tokens each expert of each layer computed in the latest `run`
+    adapters         slots for LoRA adapters; the loader sets it, see `engine/models/lora.py`
     """
 
     def __init__(self, model: Model, name: str = "") -> None:
@@ -58,6 +59,7 @@ class TorchRunner:
         self.vocab_size = model.config.vocab_size
         self.kv_dtype = "auto"
         self.expert_loads: list[list[int]] = []
+        self.adapters: Any = None
 
     def describe(self) -> dict[str, Any]:
         """Return the model's sizes, its precision, its kernels and its KV memory in bytes.
@@ -172,6 +174,8 @@ class TorchRunner:
         if not rows:
             return []
         batch = make_batch(rows, self.kv_cache.block_size, self._model.device)
+        if self.adapters is not None and self.adapters.slots:
+            self.adapters.begin(rows, batch)
         attention = self.attention(self._model.config, self.kv_cache, batch)
         logits = self._model.forward(
             batch.token_ids, batch.positions, attention, batch.logits_indices

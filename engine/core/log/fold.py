@@ -132,6 +132,7 @@ class State(EngineState):
             priority=event.priority,
             max_tokens=event.max_tokens,
             sampling=event.sampling,
+            extra_key=event.extra_key,
         )
         self.waiting[event.request] = None
 
@@ -234,7 +235,9 @@ class State(EngineState):
             lock_ref=lower.lock_ref,
             children={lower.id},
             source=lower.source,
+            extra_key=lower.extra_key,
         )
+        lower.extra_key = []
         self.nodes[upper.id] = upper
         siblings = self.nodes[lower.parent].children
         siblings.remove(lower.id)
@@ -260,6 +263,8 @@ class State(EngineState):
 
     def _radix_inserted(self, event: v.RadixInserted) -> None:
         self.nodes[event.node] = NodeState(event.node, event.parent)
+        if event.parent == ROOT:
+            self.nodes[event.node].extra_key = self.requests[event.request].extra_key
         self.nodes[event.parent].children.add(event.node)
         self._radix_extended(event)
 
@@ -283,7 +288,10 @@ class State(EngineState):
                 self.nodes[id_].copies.append(block)
             else:
                 tokens, texts = request.tokens[start:end], request.texts[start:end]
-                self.nodes[id_] = NodeState(id_, parent, tokens, [block], texts=texts)
+                key = [] if parent else request.extra_key
+                self.nodes[id_] = NodeState(
+                    id_, parent, tokens, [block], texts=texts, extra_key=key
+                )
                 self.nodes[parent].children.add(id_)
             self.node_of[block] = id_
             parent, start = id_, end
@@ -424,6 +432,11 @@ class State(EngineState):
 
     def _step_reported(self, event: v.StepReported) -> None:
         self.reported = event
+
+    def _adapter_changed(self, event: v.AdapterChanged) -> None:
+        slots = self.adapters or [""] * self.settings["max_loras"]
+        slots[event.slot] = event.adapter
+        self.adapters = slots if any(slots) else []
 
     def _engine_paused(self, _event: v.EnginePaused) -> None:
         self.paused = True

@@ -118,6 +118,7 @@ class Recorder:
                 n=params.samples,
                 priority=request.priority,
                 sampling=params.changed(request.seed),
+                extra_key=list(request.extra_key),
                 t={"at": self._clock.now() if submitted_at is None else submitted_at},
             )
         )

@@ -62,6 +62,7 @@ class EngineState:
         self.node_of: dict[int, int] = {}
         self.window_pages: set[int] = set()
         self.tiers: dict[str, OrderedDict[int, str]] = {}
+        self.adapters: list[str] = []
         self.holds: dict[int, v.HoldState] = {}
         self.reported: v.StepReported | None = None
         self.expert_loads: list[list[int]] = []
@@ -86,10 +87,12 @@ class EngineState:
         self,
         tokens: Sequence[int | str],
         tokens_of: Callable[[NodeState], Sequence[int | str]] = attrgetter("tokens"),
+        extra_key: Sequence[str] = (),
     ) -> tuple[list[NodeState], int]:
         """Return the cached prefix of `tokens`: its nodes, and how many tokens agree with them.
 
-        The last node may agree in part. `tokens_of` returns the tokens of a node's edge.
+        The last node may agree in part. `tokens_of` returns the tokens of a node's edge. The prefix is
+        that of requests with this `extra_key`.
         """
         path, length, node = list[NodeState](), 0, self.nodes[ROOT]
         while node.children:
@@ -98,8 +101,10 @@ class EngineState:
                 (
                     (child, common_length(tokens_of(child), rest))
                     for child in map(self.nodes.__getitem__, node.children)
+                    if path or child.extra_key == [*extra_key]
                 ),
                 key=itemgetter(1),
+                default=(node, 0),
             )
             if not agree:
                 break
@@ -232,6 +237,7 @@ class EngineState:
             "refs": list(self.refs),
             "window_pages": sorted(self.window_pages) if self.has_windows else None,
             "tiers": {name: list(tier) for name, tier in self.tiers.items()} or None,
+            "adapters": list(self.adapters),
         }
 
     def restore(self, event: v.Keyframe) -> None:
@@ -252,6 +258,7 @@ class EngineState:
             name: OrderedDict(zip(slots, state.tier_texts[name], strict=True))
             for name, slots in (state.tiers or {}).items()
         }
+        self.adapters = list(state.adapters)
         self.requests = {one.id: _copy(one, v.RequestState) for one in state.requests}
         self.nodes = {one.id: _copy(one, NodeState) for one in state.nodes}
         self.holds = {one.id: _copy(one, v.HoldState) for one in state.holds}

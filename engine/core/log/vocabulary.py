@@ -40,6 +40,7 @@ WaitingReason = Literal[
     "after_preemption",  # a step that preempts admits no request
     "static_batch",  # batching is static, and the current batch has not finished
     "policy",  # the policy deferred the request
+    "adapter_slot",  # its adapter is in no slot, and each slot's is in use; others may overtake it
 ]
 FinishReason = Literal["stop", "length", "abort", "error"]
 EvictionReason = Literal["room", "cleared", "adopted"]
@@ -146,7 +147,8 @@ class RequestArrived(Event):
     """A request was submitted. `texts` has one piece per prompt token; joined, they are the prompt.
 
     `n` is the number of samples (`best_of`, if given). `sampling` has the fields of SamplingParams that
-    differ from their defaults, and the seed.
+    differ from their defaults, and the seed. `extra_key` is (adapter, digest of the cache salt), ""
+    for none, if it has one of them: only requests with equal keys share blocks.
 
     `hashes` is only in a foreign log without token ids: one for each full block of the prompt, over all
     tokens up to the block's end, so that equal hashes mean equal prefixes.
@@ -161,6 +163,7 @@ class RequestArrived(Event):
     priority: int
     sampling: dict[str, Any]
     hashes: list[str] = []
+    extra_key: list[str] = []
     t: dict[str, Any] = {}  # at: the time of submission, possibly inside the previous step
 
 
@@ -473,6 +476,23 @@ class BlocksMoved(Event):
     t: dict[str, Any] = {}
 
 
+class AdapterChanged(Event):
+    """A slot for LoRA adapters has `adapter` instead of `evicted`, "" for none.
+
+    `request` is being admitted and uses it. Without an adapter, a removed one left the slot.
+
+    path, rank, nbytes  of the adapter: where it was read, its largest rank, its matrices' size
+    """
+
+    slot: int
+    adapter: str
+    evicted: str
+    request: int = -1
+    path: str = ""
+    rank: int = 0
+    nbytes: int = 0
+
+
 class EnginePaused(Event):
     """From now on steps run only on demand. Requests still arrive, and their clocks do not stop."""
 
@@ -568,13 +588,15 @@ class RequestState(RequestCore):
     priority: int
     max_tokens: int
     sampling: dict[str, Any]
+    extra_key: list[str] = []
 
 
 class NodeCore(msgspec.Struct):
     """A node of the prefix tree with the edge above it; the parent of the root is -1.
 
     With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first.
-    Then `last` and `lock_ref` are 0: the eviction queue and the reference counts take their place.
+    Then `last` and `lock_ref` are 0: the eviction queue and the reference counts take their place. A
+    node below the root has the `extra_key` of its requests.
     """
 
     id: int
@@ -584,6 +606,7 @@ class NodeCore(msgspec.Struct):
     copies: list[int] = []
     last: int = 0
     lock_ref: int = 0
+    extra_key: list[str] = []
 
 
 class NodeRecord(NodeCore):
@@ -627,10 +650,12 @@ class StateCore(msgspec.Struct, kw_only=True, omit_defaults=True):
     refs       by block: the number of block tables that name it, plus 1 while it is cached
     window_pages  with sliding layers: the blocks that have a window page
     tiers      with memory below the GPU, for each tier its used places; the first is dropped first
+    adapters   the LoRA adapter in each slot, "" for none; empty if there is no adapter
     """
 
     window_pages: list[int] | None = None
     tiers: dict[str, list[int]] | None = None
+    adapters: list[str] = []
     seq: int
     step: int
     tick: int

@@ -87,6 +87,8 @@ def _cached_blocks(request: Request, tree: PrefixLookup) -> int:
 
 def _shared_blocks(one: Request, other: Request, limit: int, size: int) -> int:
     """Count the leading blocks that both requests share, at most `limit`."""
+    if one.extra_key != other.extra_key:
+        return 0  # another adapter or salt
     most = min(limit, len(other.tokens) // size)
     for block in range(most):
         start = block * size

@@ -72,6 +72,7 @@ class Scheduler:
              asynchronous
     step     the number of the step that is scheduled next or was scheduled last
     on_served  the policy's method, or None if it keeps no accounts
+    adapters   LoRA adapters, once there has been one; see `engine/extensions/adapters.py`
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Scheduler:
         self._static_batch: set[int] = set()  # roots of the requests in the current static batch
         self._admits, self._defers = hook(policy, "admit"), hook(policy, "defer")
         self.on_served = hook(policy, "on_served")
+        self.adapters: Any = None
 
     def schedule(self) -> Plan:
         """Hand out one step's tokens, update requests, queue and cache, and emit each change.
@@ -253,6 +255,10 @@ class Scheduler:
                 obstacle: _Obstacle | None = ("after_preemption", 0, 0)
                 if not after_preemption:
                     obstacle = self._batch_obstacle(plan, request)
+                if obstacle is None and self.adapters and self.adapters.lacks_slot(request):
+                    plan.skipped.append((request.id, "adapter_slot"))
+                    deferred += 1
+                    continue
                 # A policy may defer a request only while others compute, because every step must
                 # make progress.
                 if obstacle is None and defers is not None and plan.rows:
@@ -315,6 +321,8 @@ class Scheduler:
     def _admit(self, plan: Plan, request: Request, match: PrefixMatch) -> None:
         key = list(self.waiting.key(request))
         resumed = request.preemptions > 0
+        if self.adapters is not None:
+            self.adapters.admit(request)
         self.cache.attach(request, match)  # this comes first because it may emit a split
         self.waiting.remove(request)
         self.running.append(request)

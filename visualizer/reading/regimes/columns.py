@@ -23,7 +23,8 @@ class StepColumns:
     rows, tokens, prompt   requests that compute, the tokens they compute, and those of prompts
     again     tokens that later steps compute again because of preemptions in this step
     seats     taken
-    waiting   requests in the queue; `away` of them were preempted, the policy deferred `deferred`
+    waiting   requests in the queue; `away` of them were preempted, the policy deferred `deferred`, and
+              the adapters of `slotless` were in no slot
     stalled   running requests that get no tokens because the budget is spent
     cause     why the head of the queue waits; "" if none does
     arrived, preempted   requests since the step before was scheduled
@@ -40,6 +41,7 @@ class StepColumns:
     waiting: list[int] = field(default_factory=list)
     away: list[int] = field(default_factory=list)
     deferred: list[int] = field(default_factory=list)
+    slotless: list[int] = field(default_factory=list)
     stalled: list[int] = field(default_factory=list)
     cause: list[str] = field(default_factory=list)
     arrived: list[int] = field(default_factory=list)
@@ -84,7 +86,9 @@ class Columns:
         """Return how many requests wait in a step, by cause. A preempted one waits for its blocks."""
         steps = self.steps
         others = steps.waiting[index] - steps.away[index] - steps.deferred[index]
+        others -= steps.slotless[index]
         found = {"preempted": steps.away[index], "policy": steps.deferred[index]}
+        found["adapter_slot"] = steps.slotless[index]
         if others:
             found[steps.cause[index] or UNKNOWN] = others
         return found
@@ -114,4 +118,4 @@ class Columns:
                 before = max(before, end)
 
 
-_PER_STEP = "rows tokens prompt seats waiting away deferred stalled arrived".split()
+_PER_STEP = "rows tokens prompt seats waiting away deferred slotless stalled arrived".split()

@@ -27,6 +27,7 @@ WAITS: dict[str, tuple[str, ...]] = {
     "for the static batch to end": ("static_batch",),
     "for the token budget": ("token_budget",),
     "because the policy defers them": ("policy",),
+    "for an adapter slot": ("adapter_slot",),
 }
 # The facts without which a log has no such panel.
 _NEEDS: dict[Panel, tuple[Fact, ...]] = {

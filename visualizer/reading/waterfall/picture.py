@@ -38,6 +38,7 @@ COLOURS = {
     "token_budget": ("#85945d", "#547045"),
     "static_batch": ("#fbdf6e", "#ffff9c"),
     "policy": ("#3c3725", "#faebd4"),
+    "adapter_slot": ("#6d4a8f", "#c9a9e6"),
     "awaits_token": ("#7c7c6f", "#9e9e9e"),
     "step_in_progress": ("#dad8c6", "#463b2c"),
     "after_preemption": ("#d39496", "#735059"),

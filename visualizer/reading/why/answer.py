@@ -133,10 +133,19 @@ class _Answer:
 
     # Waiting
 
+    def _adapter(self, request: int) -> str:
+        return next(iter(self.state.requests[request].extra_key), "")
+
     def _waits(self) -> Iterator[str]:
-        if (self.id, "policy") in self.event.skipped:
-            yield f"waits because {text(MESSAGES['reasons']['policy']['clause'], who='it')}."
-            yield from self._deferral()
+        if (reason := dict(self.event.skipped).get(self.id)) is not None:
+            yield f"waits because {text(MESSAGES['reasons'][reason]['clause'], who='it')}."
+            if reason == "adapter_slot":
+                adapter, slots = self.state.requests[self.id].extra_key[0], self.state.adapters
+                users = [one for one in self.state.running if self._adapter(one) in slots]
+                used = ", ".join(f"{self._adapter(one)} by {self.name(one)}" for one in users)
+                yield f"It uses the adapter {adapter}; in use are {used}."
+            else:
+                yield from self._deferral()
             return
         blocked = self.event.blocked
         if blocked is None:  # the log of another engine may not say why

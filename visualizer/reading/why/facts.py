@@ -206,7 +206,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         found=len(event.blocks) * size,
         adopted=before.adopted_prefix(event.node),
         most=(len(request.tokens) - 1) // size * size,
-        agree=before.cached_prefix(request.tokens)[1],
+        agree=before.cached_prefix(request.tokens, extra_key=request.extra_key)[1],
         sharers=[
             other.id
             for other in before.requests.values()

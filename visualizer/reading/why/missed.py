@@ -87,7 +87,8 @@ class _Search:
         state, size, own = self.state, self.state.block_size, self.own
         found, most = len(event.blocks) * size, (len(own) - 1) // size * size
         about, agree = self.prompts.nearest(event.request, own)
-        _, cached = state.cached_prefix(own, self.prompts.of_node)
+        key = state.requests[event.request].extra_key
+        _, cached = state.cached_prefix(own, self.prompts.of_node, key)
         if cached > agree:
             about, agree = None, cached
         missing = found // size  # the first block that was not cached

@@ -24,7 +24,9 @@ class CachedPrefix:
         size = state.block_size
         reads_cache = state.settings["prefix_cache"] != "off" and not unscored
         limit = (len(request.tokens) - 1) // size if reads_cache else 0
-        path, length = state.cached_prefix(request.tokens[: limit * size])
+        path, length = state.cached_prefix(
+            request.tokens[: limit * size], extra_key=request.extra_key
+        )
         found = [[block, *node.copies] for node in path for block in node.blocks]
         usable = state.usable_prefix(found[: length // size])
         self.blocks = len(usable)

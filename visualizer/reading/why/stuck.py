@@ -131,9 +131,9 @@ class _Queue:
     def _waiting(self, id_: int) -> Waiting:
         request, blocked = self.state.requests[id_], self.event.blocked
         reason, behind, need, have, words = None, None, None, None, _WORDS["unknown"]
-        if (id_, "policy") in self.event.skipped:
-            reason = "policy"
-            words = text(MESSAGES["reasons"]["policy"]["clause"], who="it")
+        if (put_off := dict(self.event.skipped).get(id_)) is not None:
+            reason = put_off
+            words = text(MESSAGES["reasons"][reason]["clause"], who="it")
         elif blocked is not None:
             reason = blocked.reason
             if blocked.request == id_ or reason in FOR_ALL:

@@ -17,6 +17,7 @@ const COLOURS: Record<string, Record<Theme["name"], string>> = {
   reserved_blocks: { light: "#a24f3f", dark: "#bc6c00" },
   token_budget: { light: "#85945d", dark: "#547045" },
   policy: { light: "#3c3725", dark: "#faebd4" },
+  adapter_slot: { light: "#6d4a8f", dark: "#c9a9e6" },
   awaits_token: { light: "#7c7c6f", dark: "#9e9e9e" },
   after_preemption: { light: "#d39496", dark: "#735059" },
   preempted: { light: "#eb3c10", dark: "#da796b" },

@@ -36,8 +36,9 @@ export function waitingParts(
   const index = step - model.firstStep;
   const { reason, head, deferred } = model.waitIn(step);
   const others = waiting[index] - suspended[index];
-  const putOff = Math.min(deferred, others);
-  const rest = others - putOff;
+  const slotless = Math.min(deferred.adapter_slot, others);
+  const putOff = Math.min(deferred.policy, others - slotless);
+  const rest = others - putOff - slotless;
   const span = model.request(head);
   const isPreempted = span && waitIn(span, step)?.kind === "preempted";
   const isHeadHere = rest > 0 && reason !== null && !isPreempted;
@@ -46,6 +47,7 @@ export function waitingParts(
   return [
     { cause: "preempted", count: suspended[index] },
     { cause: "policy", count: putOff },
+    { cause: "adapter_slot", count: slotless },
     { cause, count: first },
     { cause, count: rest - first, isBehind: true },
   ].filter(({ count }) => count > 0);

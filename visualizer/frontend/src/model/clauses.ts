@@ -210,9 +210,11 @@ export const CLAUSES: Record<string, (frame: Frame, add: Add) => void> = {
     const deferred = ids.filter((id) =>
       story.scheduled?.skipped.some(([skipped]) => skipped === id),
     );
-    if (deferred.length) {
-      const why = frame.reasonFor("policy", agree(deferred, "it", "them"));
-      const who = say`${names(frame, deferred, 3)} ${agree(deferred, "waits", "wait")}`;
+    const reasons = new Map(story.scheduled.skipped);
+    for (const reason of new Set(deferred.map((id) => reasons.get(id) ?? ""))) {
+      const same = deferred.filter((id) => reasons.get(id) === reason);
+      const why = frame.reasonFor(reason, agree(same, "it", "them"));
+      const who = say`${names(frame, same, 3)} ${agree(same, "waits", "wait")}`;
       add(6, say`${who} because ${why}.`);
     }
     const own = ids.filter((id) => frame.waitOf(id).head === id && !deferred.includes(id));

@@ -6,13 +6,13 @@
 
 export const VOCABULARY = {
   Segment: "#kind:s begin:i end:?i drafts?:i accepted?:i recomputed?:i start?:i count?:i found?:i reaches_output?:b by?:?i resume?:?i reason?:s wasted?:s",
-  LiveRequest: "#id:i length:i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i",
-  LiveNode: "#id:i parent:i last:i lock_ref:i origin:i begin:i used:?i blocks:[i copies:[i source:s hash:?s media:?[s",
-  Blocked: "#request:i reason:'after_preemption|batch_full|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
+  LiveRequest: "#id:i length:i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i extra_key:[s",
+  LiveNode: "#id:i parent:i last:i lock_ref:i origin:i begin:i used:?i blocks:[i copies:[i source:s hash:?s media:?[s extra_key:[s",
+  Blocked: "#request:i reason:'adapter_slot|after_preemption|batch_full|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
   steps: "step:[i first:[i last:[i status:[s scheduled:[?i counts:[[i times:[[?n chunks:[[(i,i computed:[[i blocked:[?<Blocked deferred:[[(i,s missing:[[{a",
   finished: "number:[i begin:[?n launched:[?n ready:[?n end:[?n decodes:[i prefills:[i blocked:[?<Blocked skipped:[[(i,s failed:[b is_after_gap:[b",
   request: "id:i index:i label:s root:i sample:i n:i prompt_length:i max_tokens:i priority:i sampling:{a tokens:[i texts:[s hashes:[s lane:?i laned_at:?i arrived:?i arrived_at:?n examined:i begins_at:i ends_at:?i first_token:?i admitted:?(i,i,i,s shortfall:?(i,i computed:i admissions:[(i,i,b,i preemptions:[(i,i,?i forked:?(i,i finished:?(i,s,s,i token_steps:[i logprobs:[n drafted:[i forced:[i masks:[?(i,?s,?n segments:[<Segment before:[<Segment",
   run: "first_seq:i steps_before:i settings:{a classes:{s source:{a model:?{a tokenizer:?{a expert_loads:[[i causes:[s pauses:[(n,n has_times:b",
-  plans: "rows:[i tokens:[i prompt:[i again:[[(i,i,i victims:[[i seats:[i used:[i waiting:[i away:[i deferred:[i stalled:[i arrived:[i is_after_idle:[b",
+  plans: "rows:[i tokens:[i prompt:[i again:[[(i,i,i victims:[[i seats:[i used:[i waiting:[i away:[i deferred:[i slotless:[i stalled:[i arrived:[i is_after_idle:[b",
   slice: "state:a requests:[<LiveRequest nodes:[<LiveNode contents:[([i,[s reach:i",
 } as const;

@@ -92,6 +92,8 @@ export class State {
   windowPages: Set<number> | null = null;
   /** Memory below the GPU: the text of each used place, the next one to be dropped first; replaced, never changed. */
   tiers: Tiers | null = null;
+  /** The LoRA adapter in each slot, "" for none; replaced, never changed. */
+  adapters: string[] = [];
   free: CowList<number> = new CowList();
   /** Hash cache: evictable blocks, the next one first; replaced, never changed. */
   queue: number[] = [];
@@ -303,17 +305,25 @@ export class State {
   }
 
   #withContent(
-    { tokens, texts, ...request }: Events["RequestState"],
+    { tokens, texts, extra_key = [], ...request }: Events["RequestState"],
     hashes?: string[],
   ): Omit<RequestState, "place"> {
     const pieces = texts.map((text, index) => this.#piece(tokens[index], text));
     const content = { tokens: [...tokens], texts: pieces, hashes };
-    return { ...request, content, length: tokens.length };
+    return { ...request, content, length: tokens.length, extra_key };
   }
 
   /** Adds a node that no request has locked yet. */
   #addNode(node: FreshNode) {
-    const fresh = { from: 0, copies: [], last: 0, lock_ref: 0, used: null, below: 0 };
+    const fresh = {
+      from: 0,
+      copies: [],
+      last: 0,
+      lock_ref: 0,
+      used: null,
+      below: 0,
+      extra_key: [],
+    };
     this.nodes.set(node.id, { ...fresh, ...node, epoch: this.epoch });
     if (this.isHashed) this.#countBelow(node.parent, 1);
   }
@@ -608,6 +618,7 @@ export class State {
     lower.used = this.step;
     lower.from += event.at * this.blockSize;
     lower.blocks = lower.blocks.slice(event.at);
+    lower.extra_key = [];
   }
 
   radix_joined(event: Events["radix_joined"]) {
@@ -634,7 +645,16 @@ export class State {
     const request = this.#writableRequest(event.request);
     const from = this.depth(request.last_node) * this.blockSize;
     const { node: id, parent, blocks } = event;
-    this.#addNode({ id, parent, content: request.content, from, blocks, used: this.step });
+    const extra_key = (parent === ROOT && request.extra_key) || [];
+    this.#addNode({
+      id,
+      parent,
+      content: request.content,
+      from,
+      blocks,
+      used: this.step,
+      extra_key,
+    });
     this.#cache(event.blocks, 1);
     this.#lock(request, event.node);
   }
@@ -661,7 +681,8 @@ export class State {
         const node = this.#writable(this.nodes, known);
         node.copies = [...node.copies, block];
       } else {
-        this.#addNode({ id, parent, content: request.content, from, blocks: [block] });
+        const extra_key = (parent === ROOT && request.extra_key) || [];
+        this.#addNode({ id, parent, content: request.content, from, blocks: [block], extra_key });
       }
       parent = id;
       from += this.blockSize;
@@ -839,6 +860,12 @@ export class State {
     this.waitingCount = event.waiting;
   }
 
+  adapter_changed({ slot, adapter }: Events["adapter_changed"]) {
+    const slots = Array.from({ length: this.settings.max_loras }, (_, i) => this.adapters[i] ?? "");
+    slots[slot] = adapter;
+    this.adapters = slots.some(Boolean) ? slots : [];
+  }
+
   engine_paused() {
     this.paused = true;
   }
@@ -856,19 +883,35 @@ export class State {
   ) {
     const requests = slice.requests.map((row) => {
       const [id, length, num_computed_tokens, block_table, last_node, num_seqs, preemptions] = row;
+      const extra_key = row[7];
       const span = spanOf(id);
       const { root, sample, label, priority, sampling, content } = span;
       const { promptLength: prompt_length, maxTokens: max_tokens } = span;
       const fixed = { id, root, sample, prompt_length, label, priority, max_tokens, sampling };
       const own = { num_computed_tokens, block_table, last_node, num_seqs, preemptions };
-      return { ...fixed, ...own, content, length };
+      return { ...fixed, ...own, content, length, extra_key };
     });
     let next = 0;
     const nodes = slice.nodes.map((row) => {
-      const [id, parent, last, , origin, from, used, blocks, copies, source, hash, media] = row;
+      const [
+        id,
+        parent,
+        last,
+        ,
+        origin,
+        from,
+        used,
+        blocks,
+        copies,
+        source,
+        hash,
+        media,
+        extra_key,
+      ] = row;
       const [tokens, texts = []] = origin < 0 ? contents[next++] : [];
       const content = tokens ? { tokens, texts } : spanOf(origin).content;
-      return { id, parent, last, from, used, blocks, copies, source, hash, media, content };
+      const own = { last, from, used, blocks, copies, source, hash, media, extra_key };
+      return { id, parent, content, ...own };
     });
     Object.assign(this, new State());
     this.#become(state, nodes, requests);
@@ -910,6 +953,7 @@ export class State {
     const tier = (name: keyof Tiers) =>
       new Map(state.tiers?.[name].map((slot, i) => [slot, texts?.[name][i] ?? ""]));
     if (state.tiers) this.tiers = { host: tier("host"), disk: tier("disk") };
+    this.adapters = state.adapters ?? [];
     this.queue = state.queue;
     for (const node of nodes) {
       if (node.id === ROOT) continue;

@@ -135,6 +135,7 @@ export class Frame {
 
   /** The words for a reason: the head's obstacle, or why the policy skipped requests before the head. */
   reasonFor(reason: string, who = "it") {
+    if (reason === "adapter_slot") return text(messages.reasons.adapter_slot.clause, { who });
     if (reason === this.story.blocked?.reason && reason !== "policy") return this.obstacle;
     return text(messages.reasons.policy.clause, { who });
   }

@@ -6,7 +6,7 @@ import { KEYFRAME_SCHEMA } from "./vocabulary.ts";
 
 export function keyframe(state: State): Events["keyframe"] {
   const { seq, step, tick, paused, running, plan, plans, queue, settings, classes } = state;
-  const { windowPages: pages, tiers, source, reported, lanes } = state;
+  const { windowPages: pages, tiers, adapters, source, reported, lanes } = state;
   const { host, disk } = tiers ?? {};
   const requests = state.requests.list().map(({ content, length, place, epoch, ...request }) => ({
     ...request,
@@ -21,6 +21,7 @@ export function keyframe(state: State): Events["keyframe"] {
     ...(pages && { window_pages: [...pages].sort((a, b) => a - b) }),
     ...(host && disk && { tiers: { host: [...host.keys()], disk: [...disk.keys()] } }),
     ...(host && disk && { tier_texts: { host: [...host.values()], disk: [...disk.values()] } }),
+    ...(adapters.length && { adapters }),
     seq,
     step,
     tick,

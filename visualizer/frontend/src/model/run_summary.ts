@@ -167,9 +167,11 @@ export class RunSummary {
       const { reason, deferred } = model.waitIn(firstStep + index);
       add("preempted", suspended[index] * length);
       const others = waiting[index] - suspended[index];
-      const putOff = Math.min(deferred, others);
+      const slotless = Math.min(deferred.adapter_slot, others);
+      const putOff = Math.min(deferred.policy, others - slotless);
       add("policy", putOff * length);
-      if (reason || isUnknown) add(reason ?? "unknown", (others - putOff) * length);
+      add("adapter_slot", slotless * length);
+      if (reason || isUnknown) add(reason ?? "unknown", (others - putOff - slotless) * length);
     }
     const waits = [...sums].map(([cause, amount]) => ({ cause, amount }));
     waits.sort((a, b) => b.amount - a.amount);

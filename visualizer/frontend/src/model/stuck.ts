@@ -25,19 +25,20 @@ export interface Waiting {
   mark: "recorded" | "inferred" | "unknown";
 }
 
+const PUT_OFF: Set<string | null> = new Set(["policy", "adapter_slot"]);
+
 /** The queue after a step was scheduled, in its order. */
 export function stuck(model: Model, step: number): Waiting[] {
   const { scheduled } = model.stepInfo(step);
   if (scheduled === null) return [];
   const { skipped, blocked } = model.event(scheduled);
-  const deferred: Set<number> = new Set();
-  for (const [id, reason] of skipped) if (reason === "policy") deferred.add(id);
+  const deferred = new Map(skipped);
   const state = model.stateBefore(scheduled);
   const now = model.measures.scheduled[step - model.firstStep];
   const since = scheduledSince(model, step);
   return state.waiting().map((id) => {
     const [head, reason, , need, have] = deferred.has(id)
-      ? [id, "policy"]
+      ? [id, deferred.get(id)]
       : (blocked ?? [id, null]);
     const isOwn = head === id || FOR_ALL.has(reason);
     const hasNumbers = !!reasons[reason]?.numbers;
@@ -65,7 +66,7 @@ export function stuck(model: Model, step: number): Waiting[] {
 export function stuckWords(frame: Frame, queue: Waiting[]): Span[] {
   const { model } = frame;
   const head =
-    queue.find(({ behind, reason }) => behind === null && reason !== "policy") ?? queue[0];
+    queue.find(({ behind, reason }) => behind === null && !PUT_OFF.has(reason)) ?? queue[0];
   if (!head) return [];
   const who = model.tag(head.request);
   const reason = head.reason === null ? messages.stuck.unknown : frame.reasonFor(head.reason);

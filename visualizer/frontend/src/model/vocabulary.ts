@@ -6,18 +6,18 @@
 
 export const SCHEMA = 2;
 export const KEYFRAME_SCHEMA = 3;
-export const INDEXED = 175457741;
+export const INDEXED = 792913272;
 
 export const VOCABULARY = {
   ScheduledRow: "#request:i start:i count:i drafts?:[i",
-  Blocked: "#request:i reason:'after_preemption|batch_full|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
+  Blocked: "#request:i reason:'adapter_slot|after_preemption|batch_full|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
   TokenRow: "#request:i ids:[i texts:[s accepted?:i forced?:i allowed?:[i",
-  RequestState: "id:i root:i sample:i prompt_length:i tokens:[i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i texts:[s label:s priority:i max_tokens:i sampling:{a",
-  NodeRecord: "id:i parent:i tokens?:[i blocks?:[i copies?:[i last?:i lock_ref?:i texts?:[s source?:s hash?:?s media?:?[s",
+  RequestState: "id:i root:i sample:i prompt_length:i tokens:[i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i texts:[s label:s priority:i max_tokens:i sampling:{a extra_key?:[s",
+  NodeRecord: "id:i parent:i tokens?:[i blocks?:[i copies?:[i last?:i lock_ref?:i extra_key?:[s texts?:[s source?:s hash?:?s media?:?[s",
   HoldState: "id:i block_table:[i last_node:i label?:s",
-  KeyframeState: "window_pages?:?[i tiers?:?{[i seq:i step:i tick:i paused:b waiting:[i running:[i plan:[<ScheduledRow in_flight:[(i,[<ScheduledRow free:[i queue:[i refs:[i requests:[<RequestState nodes:[<NodeRecord holds:[<HoldState settings:{a classes:{s source?:{a reported?:?<step_reported expert_loads?:[[i lanes?:[(?i,i,s tier_texts?:{[s schema:i",
+  KeyframeState: "window_pages?:?[i tiers?:?{[i adapters?:[s seq:i step:i tick:i paused:b waiting:[i running:[i plan:[<ScheduledRow in_flight:[(i,[<ScheduledRow free:[i queue:[i refs:[i requests:[<RequestState nodes:[<NodeRecord holds:[<HoldState settings:{a classes:{s source?:{a reported?:?<step_reported expert_loads?:[[i lanes?:[(?i,i,s tier_texts?:{[s schema:i",
   run_started: "schema:i settings:{a classes:{s model:{a tokenizer:{a clock:s source?:{a t?:{a",
-  request_arrived: "request:i prompt:[i texts:[s label:s max_tokens:i n:i priority:i sampling:{a hashes?:[s t?:{a",
+  request_arrived: "request:i prompt:[i texts:[s label:s max_tokens:i n:i priority:i sampling:{a hashes?:[s extra_key?:[s t?:{a",
   step_started: "step:i",
   admitted: "request:i node:i blocks:[i resumed:b key:[n",
   blocks_allocated: "request:i blocks:[i",
@@ -41,6 +41,7 @@ export const VOCABULARY = {
   prefix_released: "hold:i reason:'released|room",
   prefix_adopted: "parent:i nodes:[i blocks:[i tokens:[i texts:[s source:s window_pages?:i t?:{a",
   blocks_moved: "source:'|disk|gpu|host target:'|disk|gpu|host reason:'cheaper|cleared|computed|damaged|dearer|evicted|failed|fetched|found|prefetched|room|used blocks:[i slots:[i request?:i texts?:[s detail?:s t?:{a",
+  adapter_changed: "slot:i adapter:s evicted:s request?:i path?:s rank?:i nbytes?:i",
   engine_paused: "t?:{a",
   engine_resumed: "t?:{a",
   events_missing: "count:i message:s t?:{a",

@@ -33,7 +33,7 @@ export class Heads {
     if (!blocked && lacks(state, "waiting_reasons") && state.waitingCount > state.suspendedCount)
       this.causes.add("unknown");
     const waiting = skipped.filter(([id]) => state.request(id).place !== null);
-    if (waiting.length) this.causes.add("policy");
+    for (const [, reason] of waiting) this.causes.add(reason);
     if (waiting.length) this.#deferred.set(step, new Map(waiting));
   }
 
@@ -46,10 +46,12 @@ export class Heads {
     }
   }
 
-  /** Why the head of the queue was not admitted in a step, and how many waiting requests the policy deferred. */
+  /** Why the head of the queue was not admitted in a step, and how many were put off, by reason. */
   inStep(step: number) {
     const [head = null, reason = null] = this.#blocked.get(step) ?? [];
-    return { reason, head, deferred: this.#deferred.get(step)?.size ?? 0 };
+    const putOff = { policy: 0, adapter_slot: 0 };
+    for (const why of this.#deferred.get(step)?.values() ?? []) putOff[why as "policy"]++;
+    return { reason, head, deferred: putOff };
   }
 
   /** Why a request waited that was in the queue when this step had been scheduled. */

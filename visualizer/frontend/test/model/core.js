@@ -3,7 +3,7 @@
 import { keyframe } from "../../src/model/keyframe.ts";
 
 const VALUES =
-  "window_pages tiers seq step tick paused waiting running plan in_flight free queue refs";
+  "window_pages tiers adapters seq step tick paused waiting running plan in_flight free queue refs";
 const REQUEST =
   "id root sample prompt_length tokens num_computed_tokens block_table last_node num_seqs preemptions";
 const picked = (values, names) =>
@@ -16,7 +16,9 @@ export function core(/** @type {import("../../src/model/fold.ts").State} */ stat
   return {
     ...picked(values, VALUES),
     requests: values.requests.map((request) => picked(request, REQUEST)),
-    nodes: values.nodes.map((node) => picked(node, "id parent tokens blocks copies last lock_ref")),
+    nodes: values.nodes.map((node) =>
+      picked(node, "id parent tokens blocks copies last lock_ref extra_key"),
+    ),
     holds: values.holds.map((hold) => picked(hold, "id block_table last_node")),
   };
 }

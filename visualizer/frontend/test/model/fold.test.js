@@ -33,7 +33,7 @@ test("run_started: all blocks are free, block 0 is allocated first", () => {
   assert.deepEqual(values.free, [5, 4, 3, 2, 1, 0]);
   assert.deepEqual(values.refs, [0, 0, 0, 0, 0, 0]);
   assert.deepEqual(values.nodes, [
-    { id: 0, parent: -1, tokens: [], blocks: [], copies: [], last: 0, lock_ref: 0 },
+    { id: 0, parent: -1, tokens: [], blocks: [], copies: [], last: 0, lock_ref: 0, extra_key: [] },
   ]);
   assert.equal(values.seq, 0);
 });
@@ -65,7 +65,16 @@ test("radix_inserted: the tree has a reference, the request a lock", () => {
   const state = fold(oneRunning);
   assert.deepEqual(core(state).refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
-  const kept = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 1, lock_ref: 1 };
+  const kept = {
+    id: 1,
+    parent: 0,
+    tokens,
+    blocks: [0, 1],
+    copies: [],
+    last: 1,
+    lock_ref: 1,
+    extra_key: [],
+  };
   assert.deepEqual(node(state, 1), kept);
   assert.equal(core(state).tick, 1);
   assert.deepEqual(state.counts, { unshared: 3, shared: 0, cached: 0, free: 3 });
@@ -87,6 +96,7 @@ test("radix_split: the upper part gets the new id, and the access counts for the
     blocks: [0],
     last: 1,
     lock_ref: 1,
+    extra_key: [],
   });
   assert.deepEqual(node(state, 1), {
     ...node(state, 1),
@@ -94,6 +104,7 @@ test("radix_split: the upper part gets the new id, and the access counts for the
     blocks: [1],
     last: 2,
     lock_ref: 1,
+    extra_key: [],
   });
   assert.equal(String.fromCharCode(...node(state, 1).tokens), "cd");
 });
@@ -195,7 +206,16 @@ test("blocks_stored: a node for each block, and no lock counts", () => {
   const state = fold(oneHashed);
   assert.deepEqual(core(state).refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."cd"].map((letter) => letter.codePointAt(0));
-  const second = { id: 2, parent: 1, tokens, blocks: [1], copies: [], last: 0, lock_ref: 0 };
+  const second = {
+    id: 2,
+    parent: 1,
+    tokens,
+    blocks: [1],
+    copies: [],
+    last: 0,
+    lock_ref: 0,
+    extra_key: [],
+  };
   assert.deepEqual(node(state, 2), second);
   assert.equal(request(state, 1).last_node, 2);
   assert.equal(core(state).tick, 0);
@@ -206,7 +226,16 @@ test("prefix_adopted: unlocked nodes, the latest access, and where they come fro
   assert.deepEqual(core(state).refs, [1, 1, 0, 0, 0, 0]);
   assert.equal(core(state).tick, 2);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
-  const adopted = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 2, lock_ref: 0 };
+  const adopted = {
+    id: 1,
+    parent: 0,
+    tokens,
+    blocks: [0, 1],
+    copies: [],
+    last: 2,
+    lock_ref: 0,
+    extra_key: [],
+  };
   assert.deepEqual(node(state, 1), adopted);
   assert.deepEqual(state.adoptedPrefix(1), { adopted: 4, source: "replica 0" });
   assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 2, free: 4 });
