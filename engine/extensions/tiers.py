@@ -6,8 +6,9 @@
             fetch           to the GPU, when its request is admitted, if that costs less than computing
 
 A tier is a set of blocks under a limit, each under the hash of its prefix. When a tier is full, the
-least recently used blocks leave it: from host memory to disk, from disk for good. A block that is
-fetched stays in its tier, so that evicting it again costs nothing.
+least recently used blocks leave it: from host memory to disk, from disk for good. Blocks are used when
+they come and when a request that has them ends. A block that is fetched stays in its tier, so that
+evicting it again costs nothing.
 
 A fetched block is written to a block that the admitted request has allocated, as if the request had
 computed it. So scheduler, policies and both prefix caches need not know about tiers. The engine waits
@@ -134,7 +135,7 @@ class Tiers:
     _disk_is_free_at: int = 0
     _failures: int = 0
     _chains: dict[int, list[bytes]] = field(default_factory=dict)  # by request: keys of its blocks
-    _written: dict[int, int] = field(default_factory=dict)  # by request: blocks copied down
+    _computed: dict[int, int] = field(default_factory=dict)  # by request: blocks that it had
     _node_keys: dict[int, bytes] = field(default_factory=dict)  # by node of the hash table
     _folder: Any = None  # that of the engine's own files, which ends with the engine
     _reader: ThreadPoolExecutor | None = None
@@ -211,14 +212,14 @@ class Tiers:
         self._fetching = ()
 
     def computed(self, request: Request) -> None:
-        """Copy the blocks that a request has just computed to all tiers; only with "write_through"."""
-        if not self.writes_through:
-            return
+        """With "write_through", copy the blocks that a request has just computed to all tiers."""
         end = request.num_computed_tokens // self._config.block_size
-        first = self._written.get(request.id, 0)
+        first = self._computed.get(request.id, 0)
         if end <= first:
             return
-        self._written[request.id] = end
+        self._computed[request.id] = end
+        if not self.writes_through:
+            return
         keys, blocks = self._keys(request, end)[first:], request.block_table[first:end]
         tokens = request.tokens[first * self._config.block_size :]
         for tier in (self.host, self.disk):
@@ -226,8 +227,8 @@ class Tiers:
 
     def finished(self, request: Request) -> None:
         """A finished request's blocks were used last, its first block after its last."""
-        keys = self._chains.pop(request.id, [])
-        self._written.pop(request.id, None)
+        keys = self._keys(request, self._computed.pop(request.id, 0))
+        del self._chains[request.id]
         for tier in (self.host, self.disk):
             used = [key for key in keys if key in tier.blocks]
             if used:
@@ -427,7 +428,6 @@ class Tiers:
         for tier in (self.host, self.disk):
             if places.get(tier.name):
                 here = [keys[index] for index in places[tier.name]]
-                tier.use(here)
                 slots = [tier.blocks[key].slot for key in here]
                 there = [blocks[index] for index in places[tier.name]]
                 request.num_computed_tokens += len(there) * size
@@ -453,7 +453,7 @@ class Tiers:
         """
         size = self._config.block_size
         new = [index for index, key in enumerate(keys) if key not in tier.blocks]
-        new = new[: self._make_room(tier, len(new), keys)]
+        new = new[: self._make_room(tier, len(new), keys, whole=reason == "computed")]
         if not new:
             return 0
         numbers = [blocks[index] for index in new]
@@ -505,15 +505,21 @@ class Tiers:
             self._moved(source, "", "failed", numbers[stored:], [], request=request, detail=error)
         return stored
 
-    def _make_room(self, tier: Tier, count: int, keep: Iterable[bytes]) -> int:
+    def _make_room(
+        self, tier: Tier, count: int, keep: Iterable[bytes], *, whole: bool = False
+    ) -> int:
         """Let the least recently used blocks leave a tier; return for how many there is room.
 
-        Blocks of `keep`, and those that are being fetched, stay.
+        Blocks of `keep`, and those that are being fetched, stay. If that leaves no room for all and
+        they are wanted as a `whole`, none leaves.
         """
         if not count or not tier.limit or (tier is self.disk and self._failures >= MAX_FAILURES):
             return 0
         kept = {*keep, *self._fetching, *self._coming}
-        count = min(count, tier.num_free + sum(key not in kept for key in tier.blocks))
+        room = tier.num_free + sum(key not in kept for key in tier.blocks)
+        if whole and room < count:
+            return 0
+        count = min(count, room)
         leaving = tier.leaving(count - tier.num_free, kept)
         if tier is self.host and self.disk.limit and not self.writes_through:
             self._move_to_disk([key for key in leaving if key not in self.disk.blocks])

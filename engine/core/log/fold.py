@@ -387,7 +387,7 @@ class State(EngineState):
         texts = event.texts
         if source is not None:
             texts = [source[slot] for slot in event.blocks]
-            if event.target == "gpu" or event.reason == "used":
+            if event.reason == "used":
                 for slot in reversed(event.blocks):
                     source.move_to_end(slot)
             elif event.reason == "room" or not event.target:

@@ -721,7 +721,7 @@ export class State {
         if (text === undefined) throw this.#error(`place ${slot} of ${source} is empty`);
         return text;
       });
-      const used = target === "gpu" || reason === "used";
+      const used = reason === "used";
       if (used || reason === "room" || !target) for (const slot of blocks) from.delete(slot);
       if (used) for (let i = blocks.length; i-- > 0; ) from.set(blocks[i], moved[i]);
     }
