@@ -456,8 +456,8 @@ class BlocksMoved(Event):
     source, target  "gpu", "host" memory or "disk"; "" for nowhere. If they are equal, nothing moves
     blocks   where they were: numbers of GPU blocks, or places in the tier `source`
     slots    where they are now; the last becomes the most recently used, but of blocks that were
-             `used`, the first does. A fetched block stays in its tier; a block leaves a tier for "room" or if
-             it is dropped
+             `used`, the first does. A fetched block stays in its tier; a block leaves a tier for
+             "room" or if it is dropped
     request  the one for which they move; -1 for none. If it fetches them, it has computed them now
     texts    what comes into a tier from the GPU: a text for each block
     detail   what went wrong

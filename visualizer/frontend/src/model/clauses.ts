@@ -8,7 +8,7 @@ import { admissionWords, needOf, needWords, waitOf } from "./decisions.ts";
 import type { Frame } from "./frame.ts";
 import type { Fate } from "./happenings.ts";
 import { gapWords, halfDot, lacks } from "./knowledge.ts";
-import { fill, messages, reasons, stalledWords, supply } from "./messages.ts";
+import { fill, messages, movedWords, reasons, stalledWords, supply } from "./messages.ts";
 import { rowWasted } from "./request_spans.ts";
 import type { Preemption } from "./story.ts";
 import { agree, are, clearedWords, count, hashNames, list, type Span, say, sum } from "./words.ts";
@@ -125,6 +125,15 @@ export const CLAUSES: Record<string, (frame: Frame, add: Add) => void> = {
     };
     if (fresh.length > 2) add(5, group(fresh, "their"));
     else for (const one of fresh) add(5, group([one], "its"));
+  },
+
+  /** From the tiers below the GPU. */
+  fetched(frame, add) {
+    const { story, state } = frame;
+    for (const { request } of story.admissions) {
+      const moved = movedWords(story.moves, request, state.blockSize);
+      if (moved) add(5, say`For ${names(frame, [request])}, ${moved}.`);
+    }
   },
 
   /** A request of which the budget leaves tokens for later. */
