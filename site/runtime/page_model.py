@@ -128,6 +128,7 @@ class PageRunner:
     """
 
     window: int | None = None
+    kv_dtype = "auto"
     expert_loads: Sequence[Sequence[int]] = ()
 
     def __init__(self, model: PageModel, config: dict[str, Any]) -> None:
@@ -451,6 +452,11 @@ class PageLoader:
             raise ConfigError(
                 "async_scheduling must be False in a page, which has no threads, got True: run this "
                 "where Underglass is installed"
+            )
+        if engine.kv_dtype != "auto":
+            raise ConfigError(
+                f'kv_dtype must be "auto" in a page, because PageRunner stores float32, got '
+                f"{engine.kv_dtype!r}: run this where Underglass is installed"
             )
         runner = self._runner(model, dtype, device)
         # Reserve before the engine lists its blocks: the list would exhaust Python's memory first.

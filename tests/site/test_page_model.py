@@ -256,6 +256,7 @@ def test_engines_do_not_share_kv_memory(in_page):
             {"config": EngineConfig(async_scheduling=True)},
             "async_scheduling must be False in a page",
         ),
+        ({"config": EngineConfig(kv_dtype="int8")}, 'kv_dtype must be "auto" in a page'),
         ({"config": EngineConfig(max_kv_tokens=2**50)}, "max_kv_tokens: the page has no memory"),
         ({"attention": object}, "attention must be None in a page"),
     ],

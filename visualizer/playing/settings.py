@@ -66,7 +66,9 @@ def _control(setting: Setting) -> Control:
 
 
 # The playground's requests have no grammar, so jump_forward would change nothing.
-_ENGINE = [_control(one) for one in settings_of(EngineConfig) if one.name != "jump_forward"]
+# A simulated machine writes no grammar, and stores no KV.
+_WITHOUT_EFFECT = {"jump_forward", "kv_dtype"}
+_ENGINE = [_control(one) for one in settings_of(EngineConfig) if one.name not in _WITHOUT_EFFECT]
 _RUNS_ON = Control(
     "model",
     "runs on",
