@@ -30,12 +30,11 @@ def fetch_or_compute(fetch_us: Sequence[float], compute_us: Sequence[float]) -> 
     has no holes, the fetched blocks are the first ones. If two numbers cost the same, the larger one
     is better: a machine that does not compute has time for others.
     """
-    best, total = 0, sum(compute_us)
-    least = total
+    best, most, saved = 0, 0.0, 0.0
     for count, (fetch, compute) in enumerate(zip(fetch_us, compute_us, strict=True), start=1):
-        total += fetch - compute
-        if total <= least:
-            best, least = count, total
+        saved += compute - fetch
+        if saved >= most:
+            best, most = count, saved
     return best
 
 

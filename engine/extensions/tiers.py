@@ -27,6 +27,7 @@ Differs from vLLM and SGLang, whose engines compute for other requests during a 
 without comparing prices (see `tier_prices.py`).
 """
 
+import os
 import tempfile
 from array import array
 from collections import OrderedDict
@@ -57,6 +58,9 @@ from engine.extensions.tier_prices import (
 
 MAX_FAILURES = 3  # of writes in a row, until a disk is given up
 _KEY_BYTES = 16
+# Part of the keys of prefixes with an adapter: its name may mean other weights in the next run, which
+# must not find their blocks on disk.
+_RUN = os.urandom(_KEY_BYTES)
 
 
 class Block(NamedTuple):
@@ -573,7 +577,7 @@ def _rounded(us: float) -> int | None:
 
 def _key(before: bytes, tokens: Sequence[int], extra_key: tuple[str, ...]) -> bytes:
     """Return the key of the block with these tokens after the block with the key `before`."""
-    extra = repr(extra_key).encode() if extra_key else b""
+    extra = _RUN + repr(extra_key).encode() if extra_key else b""
     values = before + array("q", tokens).tobytes() + extra
     return blake2b(values, digest_size=_KEY_BYTES).digest()
 

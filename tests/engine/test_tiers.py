@@ -12,6 +12,7 @@ import pytest
 from engine import ConfigError, Engine, EngineConfig, SamplingParams, simulate
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
+from engine.extensions.adapters import keyed
 from engine.extensions.tier_files import BlockFiles
 from engine.extensions.tier_prices import fetch_or_compute
 from engine.simulation.checking_runner import CheckingRunner
@@ -85,6 +86,35 @@ def test_another_engine_finds_what_an_earlier_run_left(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp"))
     # A model with another format has other keys, and leaves these files alone.
     assert not list(BlockFiles(tmp_path, b"another format!!").found())
+
+
+@pytest.mark.parametrize("cache", ["radix", "hash"])
+@pytest.mark.parametrize("write", ["write_back", "write_through"])
+def test_a_tier_keeps_salts_apart(cache: str, write: str) -> None:
+    """A request with another salt fetches nothing, although the tokens are equal."""
+    config = CONFIG.changed(host_kv_tokens=256, prefix_cache=cache, kv_write=write)
+    engine = Engine(CheckingRunner(next_token), config, tokenizer=TOKENIZER)
+    served: list[tuple[str, int]] = []
+    for salt, other in [("a", "x"), ("b", "y"), ("a", "z"), ("", "x")]:
+        for prompt, key in [(PROMPTS[0], salt), (PROMPTS[1], other)]:
+            request = engine.submit(prompt, SamplingParams(max_tokens=2), cache_salt=key)
+            finish(engine)
+            served.append((key, request.id))
+    came = {one.request for one in engine.log.of(v.BlocksMoved) if one.target == "gpu"}
+    assert [key for key, id_ in served if id_ in came] == ["a", "x"]
+
+
+def test_another_run_does_not_find_blocks_of_a_named_adapter(monkeypatch, tmp_path: Path) -> None:
+    """Its name may mean other weights there; without a key, the blocks are found."""
+    prompt, key = PROMPTS[0], ("poems", "")
+    for run, adapter in [(b"1", key), (b"2", key), (b"3", ()), (b"4", ())]:
+        monkeypatch.setattr("engine.extensions.tiers._RUN", run)
+        engine = with_files(tmp_path, CONFIG.changed(kv_write="write_through"))
+        tokens = keyed(prompt, adapter) if adapter else prompt
+        engine.submit(tokens, SamplingParams(max_tokens=2))
+        finish(engine)
+        fetched = [one for one in engine.log.of(v.BlocksMoved) if one.target == "gpu"]
+        assert bool(fetched) == (run == b"4")
 
 
 def cut(path: Path) -> None:
@@ -185,6 +215,8 @@ def test_the_cheaper_way_is_chosen() -> None:
         sums = [sum(fetch[:at]) + sum(compute[at:]) for at in range(len(fetch) + 1)]
         best = max(at for at, total in enumerate(sums) if total == min(sums))
         assert fetch_or_compute(fetch, compute) == best
+    # As long as the price of computing is not known, all blocks are fetched.
+    assert fetch_or_compute([5, 5], [float("inf")] * 2) == 2
 
 
 def agents(**settings: object) -> EventLog:
