@@ -123,7 +123,9 @@ def core_files() -> Iterator[tuple[str, Path]]:
             if path.suffix in _SUFFIXES and not name.startswith(_LEFT_OUT):
                 yield name, path
     for folder in ("checks", "solutions"):
-        for path in (REPOSITORY / "notebooks" / folder).glob("*.py"):
+        for path in sorted((REPOSITORY / "notebooks" / folder).iterdir()):
+            if path.suffix not in (".py", ".gz"):
+                continue
             yield f"{folder}/{path.name}", path
     for path in RUNTIME.glob("*.py"):
         yield path.name, path

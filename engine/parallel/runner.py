@@ -13,6 +13,7 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from engine.models.threads import set_threads
 from engine.parallel.devices import Devices
 from engine.parallel.lanes import Span, lanes
 from engine.parallel.settings import Parallel
-from engine.parallel.shards import check_division
+from engine.parallel.shards import check_division, own_cuts
 from engine.parallel.worker import Computed, Loaded, Microbatch, Setup
 
 
@@ -80,9 +81,11 @@ class ParallelModel(InMemory):
         self.block_size = 0
         self.fingerprint = ""
         self.lanes: deque[list[list[Span]]] = deque()
+        cuts = own_cuts(parallel, config)
         self.devices = Devices(parallel)
+        plain, store = replace(parallel, cut=None), f"{self.devices.store}/store"
         setups = [
-            (Setup(parallel, rank, path, dtype, f"{self.devices.store}/store", threads),)
+            (Setup(plain, rank, path, dtype, store, threads, cuts[rank % parallel.tensor]),)
             for rank in range(parallel.devices)
         ]
         loaded: list[Loaded] = self.devices.call("load", setups)

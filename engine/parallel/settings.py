@@ -18,6 +18,7 @@ parallel, because then a device does not have the tokens of the others.
 
 import importlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,12 +31,18 @@ if TYPE_CHECKING:
     from engine.parallel.runner import ParallelRunner
 
 
+# (name, rows, columns, unit, part, parts) -> the rows and the columns that this part keeps
+Cut = Callable[[str, int, int, int, int, int], tuple[range, range]]
+
+
 @dataclass(frozen=True, slots=True)
 class Parallel:
     """See above. It takes the place of the module `engine.models.loader`.
 
     microbatches  into how many parts a step's rows are divided so that stages overlap
     timeout_s     how long a device may be silent before its step fails
+    cut           a rule of your own for the weights of attention and feed-forward networks, in place of
+                  `shards.py`; see `weights_to_cut` there
 
     Raises ConfigError for a size below 1.
     """
@@ -45,6 +52,7 @@ class Parallel:
     expert: bool = False
     microbatches: int = 2
     timeout_s: float = 60.0
+    cut: Cut | None = None
 
     def __post_init__(self) -> None:
         for name in ("tensor", "pipeline", "microbatches"):

@@ -13,7 +13,8 @@ vLLM has them in `vllm/model_executor/layers/linear.py` (ColumnParallelLinear, R
 one, as in `QKVParallelLinear`.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -35,11 +36,13 @@ class Shard:
     part      its number among the devices of its stage
     layers    the layers of its stage
     tokens    its part of the vocabulary
+    cuts      the rows and columns that a rule of your own keeps, by the name of the weight
     """
 
     parallel: Parallel
     config: LlamaConfig
     rank: int
+    cuts: Mapping[str, tuple[range, range]] = field(default_factory=dict)
 
     @property
     def part(self) -> int:
@@ -106,6 +109,44 @@ class Shard:
 
 def _part(size: int, part: int, parts: int) -> range:
     return range(size * part // parts, size * (part + 1) // parts)
+
+
+def weights_to_cut(config: LlamaConfig) -> dict[str, tuple[int, int, int]]:
+    """Return rows, columns and unit of each weight of a layer that a rule of your own can cut.
+
+    A unit is the number of rows (columns for o and down) that have to stay together: those of the
+    query heads that share a KV head, and of that KV head.
+    """
+    hidden, inner, size = config.hidden_size, config.intermediate_size, config.head_dim
+    queries, keys = config.num_heads * size, config.num_kv_heads * size
+    shared = queries // config.num_kv_heads
+    return {
+        "q": (queries, hidden, shared),
+        "k": (keys, hidden, size),
+        "v": (keys, hidden, size),
+        "o": (hidden, queries, shared),
+        "gate": (inner, hidden, 1),
+        "up": (inner, hidden, 1),
+        "down": (hidden, inner, 1),
+    }
+
+
+def own_cuts(parallel: Parallel, config: LlamaConfig) -> list[dict[str, tuple[range, range]]]:
+    """Return what `parallel.cut` keeps of each weight, for each part; {} without such a rule.
+
+    Raises ConfigError for a model whose layers have other weights than these.
+    """
+    if parallel.cut is None:
+        return [{} for _ in range(parallel.tensor)]
+    if config.family.fused or config.qkv_bias or config.num_experts:
+        raise ConfigError("cut needs a dense model without fused weights and biases of queries")
+    return [
+        {
+            f"{name}_proj": parallel.cut(name, *sizes, part, parallel.tensor)
+            for name, sizes in weights_to_cut(config).items()
+        }
+        for part in range(parallel.tensor)
+    ]
 
 
 def check_division(parallel: Parallel, config: ModelConfig, weights: Checkpoint) -> LlamaConfig:
@@ -190,6 +231,9 @@ class ShardedCheckpoint(Checkpoint):
         if shard.parallel.tensor == 1 or (shard.parallel.expert and ".experts." in name):
             return tensor
         *_, kind, end = ["", *name.split(".")]
+        if kind in shard.cuts:
+            rows, columns = shard.cuts[kind]
+            return tensor[rows.start : rows.stop, columns.start : columns.stop]
         inner = config.expert_size if ".experts." in name else config.intermediate_size
         heads, kv_heads, size = shard.of(config.num_heads), shard.kv_heads, config.head_dim
         queries, keys = _times(heads, size), _times(kv_heads, size)
@@ -200,7 +244,7 @@ class ShardedCheckpoint(Checkpoint):
             return tensor[:, columns.start : columns.stop]
         own, first_key = shard.of(inner), config.num_heads * size
         first_value = first_key + config.num_kv_heads * size
-        rows = {
+        cuts = {
             "q_proj": [queries],
             "k_proj": [keys],
             "v_proj": [keys],
@@ -211,7 +255,7 @@ class ShardedCheckpoint(Checkpoint):
             "embed_tokens": [shard.tokens],
             "lm_head": [shard.tokens],
         }.get(kind, [heads] if end == "sinks" else [range(len(tensor))])
-        parts = [tensor[one.start : one.stop] for one in rows]
+        parts = [tensor[one.start : one.stop] for one in cuts]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def load_embedding(self, name: str, rows: int, columns: int) -> Tensor | Int8Matrix:

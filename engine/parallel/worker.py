@@ -39,6 +39,7 @@ class Setup(NamedTuple):
     dtype: str
     store: str
     threads: int
+    cuts: dict[str, tuple[range, range]]
 
 
 class Loaded(NamedTuple):
@@ -93,7 +94,7 @@ class Worker:
         set_threads(setup.threads)
         found = open_model(setup.path, setup.dtype, "cpu")
         config = check_division(setup.parallel, found.config, found.weights)
-        self._shard = Shard(setup.parallel, config, setup.rank)
+        self._shard = Shard(setup.parallel, config, setup.rank, setup.cuts)
         self._links = Links(self._shard, setup.store, setup.parallel.timeout_s)
         weights = ShardedCheckpoint(setup.path, found.weights.dtype, self._shard)
         weights.device = CPU

@@ -7,10 +7,13 @@ A lesson shows its picture before its code, so the code of that first run is her
 their question, where you can change it.
 """
 
+import gzip
 import json
 import random
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -139,6 +142,12 @@ def real_vllm() -> EventLog:
     return log
 
 
+def two_devices(division: str) -> EventLog:
+    """Lesson 20: the bundled model in two processes, recorded."""
+    packed = (Path(__file__).parent / f"devices_{division}.jsonl.gz").read_bytes()
+    return EventLog.from_bytes(gzip.decompress(packed))
+
+
 def shaped() -> Engine:
     """Lesson 15: the bundled model answers one question freely, then in the shape of a schema."""
     from engine.core.sampling_params import StructuredOutput
@@ -246,4 +255,6 @@ _BY_NAME: dict[str, Callable[[], Any]] = {
     "eight chats, two documents": moved_blocks,
     "twelve a second": busy,
     "two models, one GPU": two_models,
+    "two devices, each with half of every layer": partial(two_devices, "tensor"),
+    "two devices, one after the other": partial(two_devices, "pipeline"),
 }
