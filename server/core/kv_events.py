@@ -13,8 +13,8 @@ hash   one event for each new chain of blocks, and one for each evicted or withd
 With `prefix_cache="off"` nothing is published but the start of the run.
 
 Source: vLLM 0.32, `vllm/distributed/kv_events.py` and `vllm/v1/core/kv_cache_utils.py`. The hashes are
-those that vLLM computes with its default `--prefix-caching-hash-algo sha256` for text without LoRA and
-cache salt: a test compares them with a recording of vLLM.
+those that vLLM computes with its default `--prefix-caching-hash-algo sha256` for text: a test compares
+them with a recording of vLLM. In place of a cache salt, which stays secret, they have its digest.
 
 Differs from vLLM: vLLM publishes each copy of a duplicate block, stored and removed. Here a hash is
 stored with its first copy and removed with its last one, so a subscriber that keeps a set is never
@@ -25,13 +25,14 @@ wrong. vLLM says nothing when it starts. Here every run, also after a restart, b
 import hashlib
 import os
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from engine.core.log.vocabulary import (
+    AdapterChanged,
     BlockEvicted,
     BlocksStored,
     BlockWithdrawn,
@@ -47,6 +48,7 @@ from engine.core.log.vocabulary import (
     RunStarted,
     StepFinished,
 )
+from engine.extensions.adapters import extra_keys
 
 ROOT = 0
 MEDIUM = "GPU"  # vLLM's name for the engine's own KV memory, also on a CPU
@@ -71,7 +73,7 @@ class BlockStored(KVEvent):
     # The fields without a default are always on the wire, as in vLLM.
     lora_id: None
     medium: str
-    lora_name: None
+    lora_name: str | None
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
 
@@ -105,9 +107,14 @@ def digest(value: object) -> bytes:
     return hashlib.sha256(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)).digest()
 
 
-def block_digest(parent: bytes, tokens: Iterable[int]) -> bytes:
-    """Return the hash of a full block; `parent` is that of the block before, or the `seed`."""
-    return digest((parent, tuple(tokens), None))
+def block_digest(
+    parent: bytes, tokens: Iterable[int], extra_keys: tuple[Any, ...] | None = None
+) -> bytes:
+    """Return the hash of a full block; `parent` is that of the block before, or the `seed`.
+
+    extra_keys  of the block; see `engine.extensions.adapters.extra_keys`
+    """
+    return digest((parent, tuple(tokens), extra_keys))
 
 
 def seed() -> bytes:
@@ -141,6 +148,8 @@ class KVEvents:
     _block_size: int = 0
     _tokens: dict[int, list[int]] = field(default_factory=dict)  # by request
     _nodes: dict[int, _Node] = field(default_factory=dict)
+    _keys: dict[int, list[str]] = field(default_factory=dict)  # (adapter, salt), by request
+    _paths: dict[str, str] = field(default_factory=dict)  # by adapter
 
     def apply(self, event: Event) -> KVEvent | None:
         """Return the KV event that an event of the log stands for, if there is one."""
@@ -160,12 +169,17 @@ class KVEvents:
 
     def _request_arrived(self, event: RequestArrived) -> None:
         self._tokens[event.request] = list(event.prompt)
+        self._keys[event.request] = event.extra_key or ["", ""]
 
     def _forked(self, event: Forked) -> None:
         self._tokens[event.request] = list(self._tokens[event.parent])
+        self._keys[event.request] = self._keys[event.parent]
 
     def _request_finished(self, event: RequestFinished) -> None:
-        del self._tokens[event.request]
+        del self._tokens[event.request], self._keys[event.request]
+
+    def _adapter_changed(self, event: AdapterChanged) -> None:
+        self._paths[event.adapter] = event.path
 
     def _radix_inserted(self, event: RadixInserted) -> KVEvent:
         parent = self._nodes[event.parent]
@@ -223,14 +237,21 @@ class KVEvents:
         """Return the hashes of a request's next `count` blocks after `parent`, and their event."""
         size = self._block_size
         start = parent.end * size
-        return self._stored(parent, self._tokens[request][start : start + count * size])
+        tokens = self._tokens[request][start : start + count * size]
+        return self._stored(parent, tokens, self._keys[request])
 
-    def _stored(self, parent: _Node, tokens: list[int]) -> tuple[list[bytes], BlockStored]:
+    def _stored(
+        self, parent: _Node, tokens: list[int], key: Sequence[str] = ("", "")
+    ) -> tuple[list[bytes], BlockStored]:
         """Return the hashes of the blocks of tokens after `parent`, and their event."""
         size = self._block_size
         before, hashes = parent.hashes[-1], list[bytes]()
-        for at in range(0, len(tokens), size):
-            hashes.append(block_digest(hashes[-1] if at else before, tokens[at : at + size]))
+        adapter, salt = key
+        path, blocks = self._paths.get(adapter, ""), parent.end + len(tokens) // size
+        extra = list(extra_keys(blocks, adapter, path, salt))[parent.end :]
+        for at, keys in zip(range(0, len(tokens), size), extra, strict=True):
+            block = tokens[at : at + size]
+            hashes.append(block_digest(hashes[-1] if at else before, block, keys))
         event = BlockStored(
             block_hashes=[wire_hash(one) for one in hashes],
             parent_block_hash=wire_hash(before) if parent.end else None,
@@ -238,7 +259,7 @@ class KVEvents:
             block_size=size,
             lora_id=None,
             medium=MEDIUM,
-            lora_name=None,
+            lora_name=adapter or None,
             group_idx=0,
             kv_cache_spec_kind="full_attention",
         )
@@ -252,6 +273,7 @@ def _removed(hashes: Iterable[bytes]) -> BlockRemoved:
 _CHANGES: dict[type[Event], Callable[[KVEvents, Any], KVEvent | None]] = {
     RunStarted: KVEvents._run_started,
     RequestArrived: KVEvents._request_arrived,
+    AdapterChanged: KVEvents._adapter_changed,
     Forked: KVEvents._forked,
     RequestFinished: KVEvents._request_finished,
     RadixInserted: KVEvents._radix_inserted,
