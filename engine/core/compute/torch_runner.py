@@ -88,8 +88,8 @@ class TorchRunner:
             unlike |= {"kv_shared_layers": config.num_kv_shared_layers}
         experts = {}
         if num_experts := getattr(config, "num_experts", 0):
-            per_token = getattr(config, "experts_per_token", 0)
-            experts = {"experts": num_experts, "experts_per_token": per_token}
+            chosen = getattr(config, "experts_per_token", 0)
+            experts = {"experts": num_experts, "experts_per_token": chosen}
         return {
             "name": self._name,
             "architecture": config.architecture,
