@@ -78,10 +78,7 @@ class Tier:
     name: v.Tier
     limit: int
     blocks: OrderedDict[bytes, Block] = field(default_factory=OrderedDict)
-    _free: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._free = list(range(self.limit - 1, -1, -1))
+    _free: list[int] = field(default_factory=list)  # numbers below the next one
 
     def use(self, keys: Sequence[bytes]) -> None:
         """Make blocks the most recently used ones; the last of them leaves first."""
@@ -91,7 +88,7 @@ class Tier:
     @property
     def num_free(self) -> int:
         """The number of blocks for which there is room."""
-        return len(self._free)
+        return self.limit - len(self.blocks)
 
     def leaving(self, count: int, kept: Set[bytes]) -> list[bytes]:
         """Return the `count` blocks that leave first, without those that are `kept`."""
@@ -99,7 +96,7 @@ class Tier:
 
     def put(self, key: bytes, text: str, page: bytes) -> int:
         """Add a block; a number must be free. Return the number."""
-        slot = self._free.pop()
+        slot = self._free.pop() if self._free else len(self.blocks)
         self.blocks[key] = Block(slot, text, page)
         return slot
 
