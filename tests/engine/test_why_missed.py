@@ -1,15 +1,18 @@
 """Why a request missed the cache: what `why_missed` says is true of the live objects."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from engine import ClusterLog, Engine, EventLog, SamplingParams
 from engine.cluster.events import Of
 from engine.core.log import vocabulary as v
-from tests.engine.witness import Witness, common, spelled, watched_engine
+from engine.core.request import Request
+from tests.engine.witness import Witness, common, keyed, spelled, watched_engine
 from tests.engine.workloads import (
     Workload,
+    adapter_workload,
     finish,
     play,
     random_workload,
@@ -24,6 +27,14 @@ from visualizer.reading.why.find import request_named
 from visualizer.reading.why.miss import WhyMissed
 
 
+def of(request: Request) -> list[Any]:
+    return keyed(request.tokens, request.extra_key)
+
+
+def plain(tokens: list[Any]) -> list[int]:
+    return [one[1] if isinstance(one, tuple) else one for one in tokens]
+
+
 class Moment:
     """What the live objects said when a request was first admitted."""
 
@@ -31,7 +42,7 @@ class Moment:
         engine = log.engine
         assert engine is not None
         live, self.size = engine.requests[request], engine.config.block_size
-        self.found, self.tokens = live.num_computed_tokens, list(live.tokens)
+        self.found, self.tokens = live.num_computed_tokens, of(live)
         end = self.found + self.size
         self.lost = [
             step for path, stays, step, _ in log.losses if stays < end <= common(path, self.tokens)
@@ -40,7 +51,7 @@ class Moment:
             other.id
             for other in engine.scheduler.running
             if other is not live
-            and other.num_computed_tokens < end <= common(other.tokens, self.tokens)
+            and other.num_computed_tokens < end <= common(of(other), self.tokens)
         ]
         paths = (spelled(node) for node in engine.tree.nodes.values())
         self.cached = max(common(path, self.tokens) for path in paths)
@@ -98,6 +109,10 @@ def check(answer: WhyMissed, moment: Moment, ends: dict[int, list[int]]) -> None
             assert common(ends[answer.about], prompt) >= answer.agree
         case "first":
             assert moment.found == moment.cached == 0
+        case "other_key":
+            theirs = ends[answer.about or 0]
+            assert not moment.lost and common(theirs, prompt) == 0
+            assert common(plain(theirs), plain(prompt)) >= answer.agree >= end
 
 
 def test_every_answer_of_random_workloads_is_true(soak: bool, first_seed: int) -> None:
@@ -115,12 +130,21 @@ def test_every_answer_is_true_with_sliding_layers(soak: bool, first_seed: int) -
     assert kinds.keys() >= {"no_window", "evicted", "differs", "first"}
 
 
+def test_every_answer_is_true_with_adapters_and_salts(soak: bool, first_seed: int) -> None:
+    count = 1000 if soak else 25
+    workloads = {seed: adapter_workload(seed) for seed in range(first_seed, first_seed + count)}
+    kinds = ask_all(
+        {seed: one for seed, one in workloads.items() if not one.config.async_scheduling}
+    )
+    assert kinds.keys() >= {"other_key", "evicted", "differs", "first"}
+
+
 def ask_all(workloads: dict[int, Workload]) -> Counter[str]:
     """Ask about every request of the workloads; return how often each kind was the answer."""
     kinds = Counter[str]()
     for seed, workload in workloads.items():
         engine, log = watched_engine(workload, Moments)
-        ends = {one.id: list(one.tokens) for one in play(engine, workload)}
+        ends = {one.id: of(one) for one in play(engine, workload)}
         for request, moment in log.moments.items():
             answer = read(log).why_missed(request)
             kinds[answer.kind] += 1

@@ -5,8 +5,9 @@ engine emits an event.
 """
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -222,8 +223,16 @@ def watched_engine(workload: Workload, kind: type[Kind] = Witness) -> tuple[Engi
     return engine, log
 
 
-def spelled(node: RadixNode | HashNode) -> list[int]:
-    return [] if node.parent is None else spelled(node.parent) + list(node.tokens)
+def spelled(node: RadixNode | HashNode) -> list[Any]:
+    path, key = list[int](), ()
+    while node.parent is not None:  # the node below the root has the key
+        path[:0], key, node = node.tokens, node.extra_key, node.parent
+    return keyed(path, key)
+
+
+def keyed(tokens: Sequence[int], key: tuple[str, ...]) -> list[Any]:
+    """Tokens that equal no tokens with another adapter or salt."""
+    return [(key, token) for token in tokens] if key else list(tokens)
 
 
 def common(one: list[int], other: list[int]) -> int:

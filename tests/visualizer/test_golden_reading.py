@@ -11,7 +11,7 @@ import pytest
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived, RunStarted, StepFinished
 from tests.engine.test_waterfall import recorded
-from tests.engine.workloads import sliding_workload, tiered_workload
+from tests.engine.workloads import adapter_workload, sliding_workload, tiered_workload
 from tests.engine.workloads import windowed as last_of
 from tests.visualizer.test_golden_fold import REAL, SCRIPTS, node, played, save, windowed
 from visualizer import read
@@ -30,7 +30,10 @@ def random_logs(seeds: range) -> Logs:
     sliding = {
         f"sliding-{seed}": played(sliding_workload(seed)) for seed in seeds[: len(seeds) // 3]
     }
-    return {str(seed): recorded(seed) for seed in seeds} | sliding
+    adapters = {
+        f"adapters-{seed}": played(adapter_workload(seed)) for seed in seeds[: len(seeds) // 4]
+    }
+    return {str(seed): recorded(seed) for seed in seeds} | sliding | adapters
 
 
 def timeless(seeds: range) -> Logs:

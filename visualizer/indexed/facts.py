@@ -93,6 +93,7 @@ class Request(Fact):
     max_tokens: int
     priority: int
     sampling: dict[str, Any]
+    extra_key: list[str]
     tokens: list[int]
     texts: list[str]
     hashes: list[str]

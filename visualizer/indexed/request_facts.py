@@ -71,6 +71,7 @@ class RequestFacts:
             max_tokens=live.max_tokens,
             priority=live.priority,
             sampling=live.sampling,
+            extra_key=live.extra_key,
             tokens=[],
             texts=[],
             hashes=[],

@@ -19,6 +19,7 @@ MissKind = Literal[
     "never_stored",  # an earlier request has the same tokens, but they were not stored
     "shorter",  # the most similar earlier prompt ends inside the block
     "differs",  # the most similar earlier prompt differs inside the block
+    "other_key",  # an earlier request has the same tokens, but another adapter or cache salt
     "first",  # no request that was admitted before begins with the same token, or block
     "other_replica",  # another replica of the cluster has it
     "unknown",  # the log has neither the tokens nor their hashes

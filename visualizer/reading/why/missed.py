@@ -29,8 +29,9 @@ _FACTS: dict[MissKind, tuple[Fact, ...]] = {
     "computing": ("scheduled_tokens",),
     "never_stored": ("scheduled_tokens",),
 }
-_BY_TOKENS = ("never_stored", "shorter", "differs", "first")
-_AGREEING = ("computing", "never_stored", "shorter", "differs", "no_window")
+_BY_TOKENS = ("never_stored", "shorter", "differs", "first", "other_key")
+_ABOUT = ("computing", "never_stored", "shorter", "differs", "other_key")
+_AGREEING = (*_ABOUT, "no_window")
 _Eviction = v.RadixEvicted | v.BlockEvicted
 
 
@@ -78,6 +79,8 @@ class _Search:
         node = state.nodes[event.node]
         if isinstance(event, v.BlockEvicted) and len(node.copies) + len(node.blocks) > 1:
             return  # another copy of the block stays
+        if not self.prompts.finds(self.id, event.node, state):
+            return
         path = self.prompts.path(event.node, state)
         agree = common_length(path, self.own) // size
         for index in range((len(path) - len(node.tokens)) // size, agree):
@@ -108,13 +111,8 @@ class _Search:
             kind = "evicted"
         elif not self.prompts.is_known(own[found : found + size]):
             kind = "unknown"
-        elif agree >= found + size:
-            kind = "never_stored"
-        elif not agree:
-            kind = "first"
         else:
-            is_end = about is not None and agree == len(self.prompts.so_far[about])
-            kind = "shorter" if is_end else "differs"
+            kind, about, agree = self._compared(event.request, about, agree, found + size)
         evicted, lost = (
             self.evicted.get(missing, (None, None)) if kind == "evicted" else (None,) * 2
         )
@@ -129,7 +127,7 @@ class _Search:
             found=found,
             most=most,
             block_size=size,
-            about=about if kind in ("computing", "never_stored", "shorter", "differs") else None,
+            about=about if kind in _ABOUT else None,
             agree=agree if kind in _AGREEING else found,
             token=token,
             other=other,
@@ -141,10 +139,26 @@ class _Search:
             names=self.names,
         )
 
+    def _compared(
+        self, request: int, about: int | None, agree: int, end: int
+    ) -> tuple[MissKind, int | None, int]:
+        """Return what follows from the most similar request: the kind, the request, what they share."""
+        if agree >= end:
+            return "never_stored", about, agree
+        other, alike = self.prompts.nearest(request, self.own, may_share=False)
+        if alike >= end:
+            return "other_key", other, alike
+        if not agree:
+            return "first", about, agree
+        is_end = about is not None and agree == len(self.prompts.so_far[about])
+        return "shorter" if is_end else "differs", about, agree
+
     def _computing(self, request: int, end: int) -> int | None:
         """Return a running request that has the tokens up to `end` and has not computed them all."""
         for other in self.state.running:
             if other == request or self.state.requests[other].num_computed_tokens >= end:
+                continue
+            if not self.prompts.have_one_key(request, other):
                 continue
             if common_length(self.prompts.so_far[other], self.own) >= end:
                 return other

@@ -20,6 +20,7 @@ class Prompts:
     texts    one piece per token of `so_far`
     arrived  the requests that the log has in the queue, from their arrival on
     begun    the requests that were admitted, and samples that forked off
+    keys     the adapter and salt of each request that has one of them
     """
 
     def __init__(self) -> None:
@@ -28,6 +29,7 @@ class Prompts:
         self.texts: dict[int, list[str]] = {}
         self.arrived: set[int] = set()
         self.begun: set[int] = set()
+        self.keys: dict[int, list[str]] = {}
         self._parents: dict[int, int] = {}
         self._node_tokens: dict[int, Tokens] = {}
 
@@ -41,6 +43,7 @@ class Prompts:
                     size = event.settings["block_size"]
                 case v.RequestArrived():
                     prompts.whole[event.request] = _with_hashes(event, size)
+                    prompts.keys[event.request] = event.extra_key
                     for sample in range(1, event.n):
                         prompts._parents[event.request + sample] = event.request
                 case v.Forked():
@@ -50,6 +53,7 @@ class Prompts:
                     for one in event.state.requests:
                         prompts.whole[one.id] = [*one.tokens[: one.prompt_length]]
                         prompts._parents[one.id] = one.root
+                        prompts.keys[one.id] = one.extra_key
         return prompts
 
     def root(self, request: int) -> int:
@@ -94,15 +98,29 @@ class Prompts:
         edges = [self.of_node(state.nodes[one]) for one in _above(node, state)]
         return [token for edge in reversed(edges) for token in edge]
 
-    def nearest(self, request: int, own: Tokens) -> tuple[int | None, int]:
+    def finds(self, request: int, node: int, state: State) -> bool:
+        """Return whether a request may find a node: it has the adapter and salt of that prefix."""
+        top = state.nodes[_above(node, state)[-1]]
+        return top.extra_key == self.keys.get(self.root(request), [])
+
+    def have_one_key(self, one: int, other: int) -> bool:
+        """Return whether two requests may share KV: they have the same adapter and salt."""
+        return self.keys.get(self.root(one)) == self.keys.get(self.root(other))
+
+    def nearest(
+        self, request: int, own: Tokens, *, may_share: bool = True
+    ) -> tuple[int | None, int]:
         """Return the other request with the longest common prefix (the last of several), and its
         length.
 
-        Only requests that were admitted earlier count.
+        Only requests that were admitted earlier count, and of those the ones that may share KV with the
+        request, or may not.
         """
         best, length = None, 0
         for other, tokens in self.so_far.items():
             if other not in self.begun or self.root(other) == request:
+                continue
+            if self.have_one_key(request, other) != may_share:
                 continue
             agree = common_length(tokens, own)
             if agree and agree >= length:

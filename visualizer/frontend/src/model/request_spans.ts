@@ -105,6 +105,8 @@ export class RequestSpan {
   maxTokens: number;
   priority: number;
   sampling: Record<string, any>;
+  /** The adapter and the digest of the cache salt, if it has one of them. */
+  extra_key: string[];
   arrived: number | null = null;
   arrivedAt: number | null = null;
   examined = 0; // the first step whose scheduling could see it
@@ -140,6 +142,7 @@ export class RequestSpan {
     this.maxTokens = request.max_tokens;
     this.priority = request.priority;
     this.sampling = request.sampling;
+    this.extra_key = request.extra_key ?? [];
   }
 
   /** Such as "r8". */
@@ -186,6 +189,7 @@ type Seen = Pick<
   | "sample"
   | "priority"
   | "sampling"
+  | "extra_key"
   | "label"
   | "num_seqs"
   | "prompt_length"

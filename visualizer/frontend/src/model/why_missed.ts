@@ -43,8 +43,8 @@ const FACT: Record<string, Fact> = {
   computing: "scheduled_tokens",
   never_stored: "scheduled_tokens",
 };
-const BY_TOKENS = new Set(["never_stored", "shorter", "differs", "first"]);
-const HAS_ABOUT = new Set(["computing", "never_stored", "shorter", "differs"]);
+const BY_TOKENS = new Set(["never_stored", "shorter", "differs", "first", "other_key"]);
+const HAS_ABOUT = new Set(["computing", "never_stored", "shorter", "differs", "other_key"]);
 
 /** The answers about admitted requests, which do not change. */
 const known: WeakMap<Model, Map<number, WhyMissed>> = new WeakMap();
@@ -73,14 +73,12 @@ function search(model: Model, id: number): WhyMissed {
   const { found, step } = admission;
   const end = found + size;
   const most = Math.floor((own.length - 1) / size) * size;
-  const others = [...othersAt(model, root, state, admission.seq)];
-  let about = null;
-  let agree = 0;
-  for (const [other, tokens] of others) {
-    const common = commonLength(tokens, own);
-    if (common && common >= agree) [about, agree] = [other, common];
-  }
-  const cached = longestCached(state, own);
+  const key = `${root.extra_key}`;
+  const all = [...othersAt(model, root, state, admission.seq)];
+  const mayShare = ([other]: [number, Tokens]) => `${model.requestSpan(other).extra_key}` === key;
+  const others = all.filter(mayShare);
+  let [about, agree] = nearest(others, own);
+  const cached = longestCached(state, own, key);
   if (cached > agree) [about, agree] = [null, cached];
   const tokensBy = new Map(others);
   const computing = state.running.find(
@@ -101,13 +99,20 @@ function search(model: Model, id: number): WhyMissed {
     kind = "computing";
     about = computing;
     agree = commonLength(tokensBy.get(computing) ?? [], own);
-  } else if ((lost = evictionOf(model, own, found, admission.seq))) {
+  } else if ((lost = evictionOf(model, own, key, found, admission.seq))) {
     kind = lost.event ? "evicted" : "far";
   } else if (own.slice(found, end).includes(-1)) kind = "unknown";
   else if (agree >= end) kind = "never_stored";
   else if (!agree) kind = "first";
   else {
     kind = about !== null && agree === tokensBy.get(about)?.length ? "shorter" : "differs";
+  }
+  if (kind === "first" || kind === "shorter" || kind === "differs") {
+    const [other, alike] = nearest(
+      all.filter((one) => !mayShare(one)),
+      own,
+    );
+    if (alike >= end) [kind, about, agree] = ["other_key", other, alike];
   }
   const isAbout = HAS_ABOUT.has(kind);
   const differs = kind === "differs" && about !== null && typeof own[agree] === "number";
@@ -131,6 +136,17 @@ function search(model: Model, id: number): WhyMissed {
     moved: movedAfter(model, admission, root.id, size),
     mark: missLevel(model, kind, !!root.hashes?.length, by >= 0),
   };
+}
+
+/** The request with the longest common prefix, the last of several, and its length. */
+function nearest(others: [number, Tokens][], own: Tokens): [number | null, number] {
+  let best: number | null = null;
+  let length = 0;
+  for (const [other, tokens] of others) {
+    const common = commonLength(tokens, own);
+    if (common && common >= length) [best, length] = [other, common];
+  }
+  return [best, length];
 }
 
 /** What was fetched for a request after its admission. */
@@ -232,10 +248,16 @@ function pathOf(state: State, id: number) {
     .flatMap((node) => edgeOf(state, node));
 }
 
+/** The adapter and salt of the requests that may find a node. */
+function keyOf(state: State, id: number) {
+  return `${state.path(id).at(-1)?.extra_key ?? []}`;
+}
+
 /** The longest prefix of a prompt that is cached, in tokens. */
-function longestCached(state: State, own: Tokens) {
+function longestCached(state: State, own: Tokens, key: string) {
   return state.nodes
     .list()
+    .filter(({ id }) => keyOf(state, id) === key)
     .reduce((most, { id }) => Math.max(most, commonLength(pathOf(state, id), own)), 0);
 }
 
@@ -252,6 +274,7 @@ const isScored = ({ sampling, promptLength }: RequestSpan) =>
 function evictionOf(
   model: Model,
   own: Tokens,
+  key: string,
   found: number,
   seq: number,
 ): { step: number; event: Events["radix_evicted"] | Events["block_evicted"] | null } | undefined {
@@ -267,7 +290,7 @@ function evictionOf(
       | undefined;
     for (const event of model.eventsIn(from, Math.min(to, seq - 1))) {
       if (event.type === "radix_evicted" || event.type === "block_evicted")
-        if (evicts(state, event, own, found)) last = { step: state.step, event };
+        if (evicts(state, event, own, key, found)) last = { step: state.step, event };
       state.apply(event);
     }
     if (last) return last;
@@ -279,9 +302,11 @@ function evicts(
   state: State,
   event: Events["radix_evicted"] | Events["block_evicted"],
   own: Tokens,
+  key: string,
   at: number,
 ) {
   const node = state.node(event.node);
+  if (keyOf(state, event.node) !== key) return false;
   if (event.type === "block_evicted" && node.blocks.length + node.copies.length > 1) return false;
   const path = pathOf(state, event.node);
   const stays = path.length - edgeOf(state, node).length;
