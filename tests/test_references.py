@@ -176,3 +176,14 @@ def test_every_reference_leads_somewhere():
     prose = [text for file in sources() for text in texts(file)]
     dead = sorted({one for text in prose for one in dead_references(text)})
     assert not dead, "these names lead nowhere:\n" + "\n".join(dead)
+
+
+def test_the_lessons_answer_the_ten_questions_in_these_words() -> None:
+    page = (ROOT / "docs" / "questions.md").read_text("utf-8")
+    answers = re.findall(r"\.\./(notebooks/\S+\.ipynb)\):\n((?:\n(?:> .*\n)+)+)", page)
+    assert len(answers) == 10
+    for lesson, quoted in answers:
+        said = " ".join(" ".join(text for *_, text in texts(ROOT / lesson)).split())
+        for quote in quoted.strip().split("\n\n"):
+            for part in " ".join(line[2:] for line in quote.splitlines()).split(" [...] "):
+                assert part.rstrip(".") in said, (lesson, part)
