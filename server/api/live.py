@@ -116,7 +116,8 @@ def install_page(app: FastAPI, name: str = "live.html") -> None:
 def _field(setting: Setting) -> str:
     """Return a setting's field in the form that restarts the engine."""
     if setting.kind is int:
-        field = f'<input name="{setting.name}" type="number" min="1" step="1" required>'
+        least = f'min="{setting.ge:g}" step="1"'
+        field = f'<input name="{setting.name}" type="number" {least} required>'
     else:
         options = "".join(f"<option>{one}" for one in setting.choices or ("on", "off"))
         field = f'<select name="{setting.name}">{options}</select>'

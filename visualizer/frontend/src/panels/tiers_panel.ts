@@ -70,7 +70,7 @@ const wordsOf = ({ used, limit, came, fetched, gone }: Row) =>
     .join(", ");
 
 export class TiersPanel {
-  canvas = h("canvas", { role: "img" });
+  canvas = h("canvas", { role: "img", "aria-label": "Host memory and disk" });
   painter = new CanvasPainter(this.canvas);
   element = h("div.tiers", { hidden: true }, this.canvas);
   rows: Row[] = [];
