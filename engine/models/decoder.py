@@ -130,7 +130,7 @@ class Layer:
 
         names = config.family.norms
         self._before_attention = norm(names.before_attention)
-        self.attention = self.attention_kind(
+        self.attention: Callable[..., Tensor] = self.attention_kind(
             config, weights, f"{prefix}.self_attn", index, rotation
         )
         self._after_attention = norm(names.after_attention)
@@ -195,15 +195,19 @@ class Decoder(InMemory):
             )
             for index, rope in enumerate(config.ropes)
         ]
-        self._norm = load_norm(config, weights, f"{body}norm.weight", config.hidden_size)
+        self._norm: Callable[[Tensor], Tensor] = load_norm(
+            config, weights, f"{body}norm.weight", config.hidden_size
+        )
         name = f"{prefix}lm_head.weight"
         lm_head = weights.load_lm_head(embedding, tied=config.tied_embeddings, name=name)
         may_replace = lm_head is not embedding
         stored = None if may_replace else weights.stored_rows(embedded)
         # If tokens are looked up in the file, the output layer may keep the matrix packed.
-        self._embedding = Embedding(embedding if stored is None else stored)
+        self._embedding: Callable[[Tensor], Tensor] = Embedding(
+            embedding if stored is None else stored
+        )
         may_replace |= stored is not None
-        self._lm_head = Linear(lm_head, may_replace=may_replace)
+        self._lm_head: Callable[[Tensor], Tensor] = Linear(lm_head, may_replace=may_replace)
         weights.check_all_loaded()
         self.num_parameters = weights.num_parameters
         self.weight_bytes = weights.weight_bytes()
@@ -230,7 +234,9 @@ class Decoder(InMemory):
         attend                attention over each token's own context
         logits_indices        [logits] indexes into the flat batch
         """
-        x = self.embed(token_ids)
+        x = self._embedding(token_ids).to(self._activations)
+        if self._embedding_scale != 1.0:
+            x.mul_(self._embedding_scale)
         rotations = [
             Rotation(*table.index_select(0, positions)[:, :, None].unbind(dim=1))
             for table in self._tables
@@ -243,13 +249,4 @@ class Decoder(InMemory):
         if self.config.num_experts:
             networks = [layer.feed_forward for layer in self._layers]
             self.expert_loads = [getattr(network, "loads", []) for network in networks]
-        return self.logits(x, logits_indices)
-
-    def embed(self, token_ids: Tensor) -> Tensor:
-        """Return what the first layer gets: [tokens, hidden]."""
-        x = self._embedding(token_ids).to(self._activations)
-        return x if self._embedding_scale == 1.0 else x.mul_(self._embedding_scale)
-
-    def logits(self, x: Tensor, logits_indices: Tensor) -> Tensor:
-        """Return the logits after each token of `logits_indices`, from the last layer's output."""
         return self._lm_head(self._norm(x.index_select(0, logits_indices))).float()

@@ -1,10 +1,10 @@
-"""The decoder of one device: a smaller decoder, and the sums between its layers and those of others."""
+"""The decoder of one device: a smaller decoder, some of whose networks also talk to other devices."""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.models.decoder import Decoder
 from engine.parallel.links import Links
@@ -28,44 +28,42 @@ class Summed:
 
 
 class ParallelDecoder(Decoder):
-    """A part of a decoder, with the interface of a whole one."""
+    """A part of a decoder, with the interface of a whole one.
+
+    Only the first device of the last stage returns the logits of the whole vocabulary. In a stage
+    before it, `logits_indices` has to name all tokens, because the output is what the next stage gets;
+    it returns nothing of use.
+    """
 
     def __init__(self, shard: Shard, weights: ShardedCheckpoint, links: Links) -> None:
         super().__init__(shard.local, weights)
-        self._shard, self._links = shard, links
-        if shard.parallel.tensor > 1:
-            for layer in self._layers:
-                layer.attention = Summed(layer.attention, links)  # type: ignore[assignment]
-                layer.feed_forward = Summed(layer.feed_forward, links)
         tensor, size = shard.parallel.tensor, shard.config.vocab_size
-        self._sizes = [
-            size * (part + 1) // tensor - size * part // tensor for part in range(tensor)
-        ]
+        sizes = [size * (part + 1) // tensor - size * part // tensor for part in range(tensor)]
+        look_up, project = self._embedding, self._lm_head
 
-    def embed(self, token_ids: Tensor) -> Tensor:
-        """Return what the first layer of this stage gets: [tokens, hidden].
+        def of_own_tokens(token_ids: Tensor) -> Tensor:
+            own = shard.tokens
+            is_own = (token_ids >= own.start) & (token_ids < own.stop)
+            x = look_up((token_ids - own.start).where(is_own, 0)).to(self._activations)
+            return x.mul_(is_own[:, None])
 
-        Each device looks up the tokens that it has, and the sum has them all. A later stage receives
-        what the stage before has computed.
-        """
-        if not self._shard.is_first:
-            shape = len(token_ids), self.config.hidden_size
-            return self._links.receive(shape, self._activations)
-        if self._shard.parallel.tensor == 1:
-            return super().embed(token_ids)
-        own = self._shard.tokens
-        is_own = (token_ids >= own.start) & (token_ids < own.stop)
-        x = super().embed((token_ids - own.start).where(is_own, 0))
-        return self._links.all_reduce(x.mul_(is_own[:, None]))
+        def received(token_ids: Tensor) -> Tensor:
+            return links.receive((len(token_ids), self.config.hidden_size), self._activations)
 
-    def logits(self, x: Tensor, logits_indices: Tensor) -> Tensor:
-        """Return the logits of the whole vocabulary on the first device of the last stage.
+        def gathered(x: Tensor) -> Tensor:
+            return links.gather(project(x), sizes) if len(x) else x.new_empty(0, size)
 
-        A stage before sends `x` on. Every other device returns nothing of use.
-        """
-        if not self._shard.is_last:
-            self._links.send(x)
+        def sent(x: Tensor) -> Tensor:
+            links.send(x)
             return torch.empty(0)
-        if not len(logits_indices):
-            return torch.empty(0, self._shard.config.vocab_size)
-        return self._links.gather(super().logits(x, logits_indices), self._sizes)
+
+        if tensor > 1:
+            for layer in self._layers:
+                layer.attention = Summed(layer.attention, links)
+                layer.feed_forward = Summed(layer.feed_forward, links)
+            self._embedding = Summed(of_own_tokens, links)
+        if not shard.is_first:
+            self._embedding, self._embedding_scale = received, 1.0
+        self._lm_head = gathered
+        if not shard.is_last:
+            self._norm, self._lm_head = nn.Identity(), sent

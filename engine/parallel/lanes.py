@@ -33,29 +33,25 @@ class Span(NamedTuple):
     bytes: int
 
 
-class Operation(Protocol):
-    """See `engine.parallel.links.Call`."""
+class Call(NamedTuple):
+    """One operation of a device.
 
-    @property
-    def kind(self) -> str:
-        """The name of the operation."""
+    kind     all_reduce and gather among the devices of a stage; send and recv between stages. sent:
+             the end of the step, when a send had to be complete
+    entered  when it began, in nanoseconds of `time.perf_counter_ns`, which all processes share
+    left     when it returned
+    bytes    the tensor's size: a device's own part of a gather, otherwise the whole tensor
+    """
 
-    @property
-    def entered(self) -> int:
-        """When it began."""
-
-    @property
-    def left(self) -> int:
-        """When it returned."""
-
-    @property
-    def bytes(self) -> int:
-        """The size of its tensor."""
+    kind: str
+    entered: int
+    left: int
+    bytes: int
 
 
 def lanes(
     began: int,
-    steps: Sequence[tuple[int, Sequence[Operation], int]],
+    steps: Sequence[tuple[int, Sequence[Call], int]],
     tensor: int,
 ) -> list[list[Span]]:
     """Return the spans of each device, in order and without gaps between its first and last.
@@ -98,7 +94,7 @@ def lanes(
 _SHARED = "all_reduce", "gather"
 
 
-def _shared(calls: Sequence[Operation]) -> list[int]:
+def _shared(calls: Sequence[Call]) -> list[int]:
     """Return when a device entered each operation that its whole stage takes part in."""
     return [call.entered for call in calls if call.kind in _SHARED]
 

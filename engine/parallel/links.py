@@ -8,29 +8,13 @@ import os
 import sys
 import time
 from datetime import timedelta
-from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from engine.parallel.lanes import Call
 from engine.parallel.shards import Shard
-
-
-class Call(NamedTuple):
-    """One operation of a device.
-
-    kind     all_reduce and gather among the devices of a stage; send and recv between stages. sent:
-             the end of the step, when a send had to be complete
-    entered  when it began, in nanoseconds of `time.perf_counter_ns`, which all processes share
-    left     when it returned
-    bytes    the tensor's size: a device's own part of a gather, otherwise the whole tensor
-    """
-
-    kind: str
-    entered: int
-    left: int
-    bytes: int
 
 
 class Links:

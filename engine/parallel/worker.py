@@ -25,7 +25,8 @@ from engine.core.compute.mirror import MirroredAttention
 from engine.models.loader import open_model
 from engine.models.threads import set_threads
 from engine.parallel.decoder import ParallelDecoder
-from engine.parallel.links import Call, Links
+from engine.parallel.lanes import Call
+from engine.parallel.links import Links
 from engine.parallel.settings import Parallel
 from engine.parallel.shards import Shard, ShardedCheckpoint, check_division
 
@@ -148,9 +149,10 @@ class Worker:
         for one in microbatches:
             batch = one.batch()
             attend = MirroredAttention(self._model.config, self._kv, batch)
-            result = self._model.forward(
-                batch.token_ids, batch.positions, attend, batch.logits_indices
-            )
+            outputs = batch.logits_indices
+            if not self._shard.is_last:
+                outputs = torch.arange(len(batch.token_ids))  # the next stage gets all tokens
+            result = self._model.forward(batch.token_ids, batch.positions, attend, outputs)
             loads.append(self._model.expert_loads)
             if has_logits:
                 logits.append(result.contiguous().numpy().tobytes())
