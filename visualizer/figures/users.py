@@ -25,7 +25,7 @@ def users(fits: Mapping[str, Any], *, theme: str | None = None) -> go.Figure:
 
     fits  {name: a `Fit` of `kv_sizes(entries).fit(device_bytes, context)`}
 
-    A model on several devices is drawn as the one of them: its share of the weights and of each user.
+    A model on several devices is drawn as one of them: its share of the weights and of each user.
     """
     palette = palette_of(theme)
     if not fits:

@@ -15,7 +15,7 @@ ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pro
 
 @cache
 def base_model():
-    """Return transformers' own bundled model. Whoever adapts it unloads the adapter again."""
+    """Return transformers' own bundled model. A test that adapts it unloads the adapter again."""
     return AutoModelForCausalLM.from_pretrained(BUNDLED, dtype=torch.float32)
 
 
