@@ -95,14 +95,17 @@ class Sweep:
     def load(cls, path: str | Path) -> "Sweep":
         """Read a file that `save` or the command wrote. Raises SweepError, and OSError."""
         first, *lines = Path(path).read_bytes().splitlines() or [b""]
-        rows = list[Served]()
+        rows, number = list[Served](), 1
         try:
+            if not first.startswith(b'{"sweep"'):
+                raise ValueError(
+                    "its first line does not begin as `underglass sweep --out` writes it"
+                )
             found = cls(msgspec.json.decode(first, type=Header))
-            for line in lines:
+            for number, line in enumerate(lines, start=2):  # noqa: B007 (an error names the line)
                 rows.append(_decoder.decode(line))
         except (msgspec.DecodeError, ValueError) as error:
-            line_number = 2 + len(rows) if rows or first.startswith(b'{"sweep"') else 1
-            raise SweepError(f"{path}, line {line_number}: this is not a sweep: {error}") from error
+            raise SweepError(f"{path}, line {number}: this is not a sweep: {error}") from error
         for rate, own in groupby(sorted(rows, key=attrgetter("rate")), key=attrgetter("rate")):
             found.add(rate, list(own))
         return found

@@ -182,6 +182,9 @@ def test_a_sweep_is_the_same_after_it_was_saved(tmp_path):
     lines = 2 + sum(len(point.rows) for point in found.points)
     with raises_naming(SweepError, f"line {lines}", "rate"):
         Sweep.load(tmp_path / "rows.jsonl")
+    (tmp_path / "rows.jsonl").write_bytes(b'{"another": "file"}\n')
+    with raises_naming(SweepError, "line 1", "not a sweep"):
+        Sweep.load(tmp_path / "rows.jsonl")
 
 
 def test_ctrl_c_keeps_the_rates_that_were_measured():
