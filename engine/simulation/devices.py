@@ -109,7 +109,7 @@ class Division:
         )
 
 
-class Load(NamedTuple):
+class StepLoad(NamedTuple):
     """The work of a step: new tokens, positions that attention reads, pairs of both, logits."""
 
     tokens: int
@@ -118,7 +118,7 @@ class Load(NamedTuple):
     rows: int
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "Load":
+    def of(cls, rows: Sequence[Row]) -> "StepLoad":
         """Return the load of a step's rows."""
         ends = [row.start + row.count for row in rows]
         return cls(
@@ -128,9 +128,9 @@ class Load(NamedTuple):
             rows=len(rows),
         )
 
-    def part(self, parts: int) -> "Load":
+    def part(self, parts: int) -> "StepLoad":
         """Return an even share."""
-        return Load(*(-(-value // parts) for value in self))
+        return StepLoad(*(-(-value // parts) for value in self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class Machine:
         heads = min(self.division.tensor, self.sizes.kv_heads)
         return self.sizes.kv.per_token() / heads / self.division.pipeline
 
-    def price(self, load: Load) -> Price:
+    def price(self, load: StepLoad) -> Price:
         """Return the price of a step of one replica: the cheapest number of microbatches."""
         stages = self.division.pipeline
         return min(
@@ -241,7 +241,7 @@ class Machine:
             key=lambda price: price.total,
         )
 
-    def _in_parts(self, load: Load, parts: int) -> Price:
+    def _in_parts(self, load: StepLoad, parts: int) -> Price:
         """Price a step whose batch passes through the pipeline in equal parts.
 
         The last part leaves the first stage after `parts` times its time, and has all other stages
@@ -268,7 +268,7 @@ class Machine:
             bytes_per_token_layer=per_token,
         )
 
-    def _layer(self, load: Load) -> tuple[float, float, float]:
+    def _layer(self, load: StepLoad) -> tuple[float, float, float]:
         """Return a layer's time on one device, that of its messages, and the bytes that all send."""
         sizes, division = self.sizes, self.division
         tensor, expert = division.tensor, division.expert
@@ -316,7 +316,7 @@ class DeviceRunner(CostRunner):
 
     def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:
         """Return the price of the rows."""
-        return self._machine.price(Load.of(rows)).total
+        return self._machine.price(StepLoad.of(rows)).total
 
 
 class Figures(NamedTuple):
@@ -365,8 +365,8 @@ def figures(machine: Machine, workload: Workload, batch: int, context: int) -> F
     if kv_tokens < 2 * context:
         return Figures(division, gigabytes, 0)
     own = -(-batch // replicas)
-    decode = machine.price(Load(own, own * context, own * context, own))
-    prefill = machine.price(Load(context, context, context * context // 2, 1))
+    decode = machine.price(StepLoad(own, own * context, own * context, own))
+    prefill = machine.price(StepLoad(context, context, context * context // 2, 1))
     inputs = [one for one in workload.inputs if isinstance(one, Arrival)]
     needed = sum(len(one.prompt) + one.params.max_tokens + 16 for one in inputs)
     settings = EngineConfig(

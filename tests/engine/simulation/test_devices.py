@@ -15,15 +15,15 @@ from engine.simulation.devices import (
     DeviceRunner,
     Division,
     Link,
-    Load,
     Machine,
+    StepLoad,
     devices_table,
 )
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload, poisson, uniform
 
 LLAMA, QWEN = (CONFIGURATIONS[name].entries for name in ("Llama 3.1 70B", "Qwen3 30B-A3B"))
-DECODE = Load(64, 64 * 1024, 64 * 1024, 64)
+DECODE = StepLoad(64, 64 * 1024, 64 * 1024, 64)
 FREE = Link("free", float("inf"), 0.0)
 
 
@@ -74,7 +74,7 @@ def test_tensor_parallelism_stops_paying_on_a_slow_link():
 
 
 def test_a_pipeline_does_not_shorten_the_step_of_one_request():
-    one = Load(1, 1024, 1024, 1)
+    one = StepLoad(1, 1024, 1024, 1)
     times = [machine(link=FREE, pipeline=n).price(one).total for n in (1, 2, 8)]
     assert times == pytest.approx([times[0]] * 3)
 
@@ -104,7 +104,7 @@ def test_a_simulated_step_takes_its_price(division):
             ends = [row.start + row.count for row in event.rows]
             counts = [row.count for row in event.rows]
             pairs = sum(count * end for count, end in zip(counts, ends, strict=True))
-            rows = Load(sum(counts), sum(ends), pairs, len(counts))
+            rows = StepLoad(sum(counts), sum(ends), pairs, len(counts))
         elif isinstance(event, v.StepFinished):
             took = event.t["end"] - event.t["start"]
             assert took == pytest.approx(one.price(rows).total * 1000, abs=1)
