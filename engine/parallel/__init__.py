@@ -5,6 +5,7 @@
     links.py      what devices send to each other, recorded
     decoder.py    the decoder of one device
     worker.py     the process of one device
+    forks.py      processes that start without importing torch
     devices.py    the processes, as their engine sees them
     runner.py     the engine's runner
     lanes.py      who computed, sent and waited when; the formula of the bytes

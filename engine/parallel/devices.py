@@ -9,27 +9,20 @@ through shared memory and whose workers sample. Here the engine's own process sa
 """
 
 import contextlib
-import os
 import pickle
 import queue
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import weakref
-from pathlib import Path
 from typing import Any
 
-import engine
+from engine.parallel.forks import Process, start
 from engine.parallel.settings import Parallel
 
 
 class DeviceError(RuntimeError):
     """A device of a model has ended, failed or stayed silent. All devices of the model have ended."""
-
-
-_ROOT = str(Path(engine.__file__).parents[1])
 
 
 class Devices:
@@ -40,16 +33,7 @@ class Devices:
         self._answers: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._failed = ""
         self.store = tempfile.mkdtemp(prefix="underglass-")
-        path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", "from engine.parallel.worker import main; main()"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | {"PYTHONPATH": path},
-            )
-            for _ in range(parallel.devices)
-        ]
+        self.processes = [start() for _ in range(parallel.devices)]
         self._end = weakref.finalize(self, _end, self.processes, self.store)
         for rank, process in enumerate(self.processes):
             threading.Thread(
@@ -92,7 +76,7 @@ class Devices:
         self._end()
 
     def _ended(self, rank: int) -> str:
-        return f"has ended with exit code {self.processes[rank].wait(timeout=10)}"
+        return f"has ended with exit code {self.processes[rank].wait()}"
 
     def _fail(self, rank: int, what: str) -> None:
         process = self.processes[rank]
@@ -109,7 +93,7 @@ def _read(stream: Any, rank: int, answers: "queue.SimpleQueue[tuple[int, Any]]")
         answers.put((rank, None))
 
 
-def _end(processes: list[subprocess.Popen[bytes]], store: str) -> None:
+def _end(processes: list[Process], store: str) -> None:
     for process in processes:
         process.kill()
     for process in processes:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.config import ConfigError
 from engine.core.extras import needs_extra
+from engine.parallel.forks import prepare
 
 if TYPE_CHECKING:
     from engine.models.text.hf_tokenizer import HFTokenizer
@@ -76,6 +77,7 @@ class Parallel:
                 "parallel needs a process per device, and a page in a browser has none: run this in "
                 "a notebook of your own"
             )
+        prepare()
         with needs_extra("Engine.load"):
             runner = importlib.import_module("engine.parallel.runner")
         loaded: tuple[ParallelRunner, HFTokenizer] = runner.load(self, model, **options)

@@ -1,4 +1,4 @@
-"""The process of one device: `main`, which the engine starts in a Python of its own.
+"""The process of one device: `main`, which `forks.py` starts.
 
 Commands come through standard input and answers go through standard output, both pickled. The process
 ends with its input, so it never outlives its engine, even if it computes or waits for another device
