@@ -19,7 +19,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.api import compare, join, kv, live, metrics, operation, seat, status, tour
+from server.api import adapters, compare, join, kv, live, metrics, operation, seat, status, tour
 from server.api import models as models_api
 from server.api.lmtp import session as lmtp
 from server.api.openai import routes as openai
@@ -78,7 +78,8 @@ _EXAMPLES = {
 def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
     """Return the app that serves `models`. Call `models.start()` before serving requests."""
     app = app_without_routes(models.settings, body_limits(models), request_log)
-    for api in (openai, models_api, operation, status, metrics, live, tour, compare, seat, kv):
+    apis = openai, models_api, adapters, operation, status, metrics, live, tour, compare, seat, kv
+    for api in apis:
         app.include_router(api.routes(models))
     app.include_router(join.routes(models.settings.host))
     lmtp.install(app, models)

@@ -32,6 +32,7 @@ from engine.core.extras import needs_extra
 from engine.core.log.vocabulary import RunStarted
 from server.app import create_app
 from server.banner import banner
+from server.core.adapters import lora_module
 from server.core.addresses import network_addresses
 from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, StartError, freeze_heap
@@ -63,6 +64,8 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
     listeners = listen_for(settings, start.port)
     requests = open_request_log(start.request_log)
     _check_kv_events(start.kv_events)
+    for text in start.lora_modules:
+        lora_module(text, settings.served_model_name or (settings.model_name,))
     two_processes = not start.one_process and os.name == "posix"
     texts = settings.trace_text == "on"
     runs = itertools.count(1)

@@ -17,9 +17,19 @@ the prefix than predicted and computes the rest.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from engine.extensions.prefix_keys import name_of
+
 Keys = dict[int, list[int]]  # block size -> the keys of a prompt's full blocks
 
 START = 0x5EED  # the key before the first block
+
+
+def first_key(extra_key: Sequence[str] = ()) -> int:
+    """Return the key before the first block of a prefix with an adapter or a salt, or with none.
+
+    Replicas count the weights of an adapter each for itself, so only its name counts here.
+    """
+    return hash((START, name_of(extra_key[0]), *extra_key[1:])) if any(extra_key) else START
 
 
 def block_keys(tokens: Sequence[int], block_size: int, before: int = START) -> list[int]:
@@ -75,7 +85,8 @@ class BlockIndex:
 
     def keys(self, tokens: Sequence[int]) -> Keys:
         """Return the keys of a prompt's full blocks, for each block size of the replicas."""
-        return {size: block_keys(tokens, size) for size in set(self._sizes.values())}
+        before = first_key(getattr(tokens, "extra_key", ()))
+        return {size: block_keys(tokens, size, before) for size in set(self._sizes.values())}
 
     def keys_on(self, replica: str, keys: Keys) -> list[int]:
         """Return the keys for a replica's block size, or none for an unknown replica."""

@@ -4,7 +4,7 @@ The fold (`engine/core/log/fold.py`) knows the tree of both caches, radix and ha
 that changes the tree, only the keys of the changed node are updated.
 """
 
-from engine.cluster.block_index import START, BlockIndex, block_keys
+from engine.cluster.block_index import BlockIndex, block_keys, first_key
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.state import ROOT
@@ -89,8 +89,13 @@ class ReplicaTree:
         assert self.state is not None
         changed, size = self.state.nodes[node], self._block_size
         keys = self._keys.setdefault(node, [])
-        before = START if changed.parent == ROOT else self._keys[changed.parent][-1]
-        new = block_keys(changed.tokens[len(keys) * size :], size, keys[-1] if keys else before)
+        if keys:
+            before = keys[-1]
+        elif changed.parent == ROOT:
+            before = first_key(changed.extra_key)
+        else:
+            before = self._keys[changed.parent][-1]
+        new = block_keys(changed.tokens[len(keys) * size :], size, before)
         keys += new
         self._index.add(self._replica, new)
         return new

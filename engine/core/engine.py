@@ -212,7 +212,7 @@ class Engine:
         if adapter or cache_salt:
             extra_key = self.adapters.extra_key(adapter, cache_salt)
         if extra_key:
-            tokens = extension("adapters").keyed(tokens, extra_key)
+            tokens = extension("prefix_keys").keyed(tokens, extra_key)
         end_ids = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             end_ids |= self.tokenizer.eos_ids

@@ -63,7 +63,7 @@ class Request:
     id                   unique in a run; sample s of the request with id r has id r + s
     tokens               prompt, then output
     texts                one piece of text per token; joined, the pieces are the full text
-    extra_key            adapter and salt, if it has one of them; see `engine/extensions/adapters.py`
+    extra_key            adapter and salt, if it has one of them; see `engine/extensions/prefix_keys.py`
     root                 the id of the request it forked from, or its own id if it did not fork
     num_computed_tokens  leading tokens whose KV is in the request's blocks
     num_in_flight_tokens     the following tokens, whose KV scheduled steps are still computing

@@ -10,33 +10,32 @@ request in the batch uses it. Three rules follow, as in vLLM:
 3. KV depends on the adapter. So the cache's key of a prefix begins with the adapter and with the salt
    of the request; requests that differ in one of them never share a block.
 
-`KeyedTokens` carries that key. A plain list of tokens has none, so a request without adapter and salt
-runs through no function of this file.
+`prefix_keys.py` has that key. A request without adapter and salt runs through no function of this file.
 
-Sources: `max_loras` in vLLM's `vllm/v1/core/sched/scheduler.py`, and the keys in
-`generate_block_hash_extra_keys` of `vllm/v1/core/kv_cache_utils.py`; `RadixKey.extra_key` in SGLang's
-`python/sglang/srt/mem_cache/radix_cache.py`.
+Source: `max_loras` in vLLM's `vllm/v1/core/sched/scheduler.py`.
 
-Differs from vLLM in two ways. There, the key of every block names the adapter, and that of the first
-one also the salt; since each key contains the one before it, here only the first one has both. vLLM
-keeps as many adapters in host memory as `max_cpu_loras` says and reads others from disk; here every
-registered one is in memory.
+Differs from vLLM, which keeps as many adapters in host memory as `max_cpu_loras` says and reads others
+from disk; here every registered one is in memory.
 """
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, SupportsIndex, overload
+from typing import Protocol
 
 from engine.core.log.vocabulary import AdapterChanged, Event
 from engine.core.request import Request
 from engine.core.scheduling.admission import RequestError
 from engine.core.scheduling.scheduler import Plan
+from engine.extensions.prefix_keys import name_of, salt_digest
 
 
 class AdapterError(ValueError):
     """An adapter cannot be loaded or found. The message names the file, the entry and the fix."""
+
+
+class NoAdapterError(AdapterError):
+    """There is no adapter where one was looked for."""
 
 
 class HostAdapter(Protocol):
@@ -59,35 +58,16 @@ class AdapterStore(Protocol):
         """Empty a slot."""
 
 
-class KeyedTokens(list[int]):
-    """Tokens of a request that has an adapter or a salt.
-
-    extra_key  (adapter, digest of the salt), each "" for none; a prefix has it, a later part does not
-    """
-
-    extra_key: tuple[str, ...] = ()
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> int | list[int]:
-        """Return a token, or tokens; those from the beginning keep the key."""
-        if isinstance(index, slice) and not index.start:
-            return keyed(super().__getitem__(index), self.extra_key)
-        return super().__getitem__(index)
-
-
-def keyed(tokens: Sequence[int], extra_key: tuple[str, ...]) -> KeyedTokens:
-    """Return tokens whose prefixes have a key of their own."""
-    result = KeyedTokens(tokens)
-    result.extra_key = extra_key
-    return result
-
-
-def salt_digest(salt: str) -> str:
-    """Return what the log shows of a salt: equal for equal salts, and no way back to a secret."""
-    return hashlib.sha256(salt.encode()).hexdigest()[:32] if salt else ""
+def read(store: AdapterStore | None, max_loras: int, path: str) -> HostAdapter:
+    """Read an adapter into memory. Any thread may call this. Raises AdapterError."""
+    if store is None:
+        raise AdapterError(
+            f"this engine's runner has no adapters, so {path!r} cannot be read: load the model with "
+            "Engine.load and without `parallel`, because a model on several devices cannot be adapted"
+        )
+    if not max_loras:
+        raise AdapterError(f"max_loras is 0, so {path!r} cannot be used: set it to at least 1")
+    return store.read(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +75,7 @@ class Adapter:
     """A registered adapter.
 
     key   names its weights, in the cache and in the log: its name, and from the second weights of this
-          name on their number, so that KV of the earlier ones is never found
+          name on also their number, so that KV of the earlier ones is never found; see `name_of`
     """
 
     name: str
@@ -129,27 +109,48 @@ class Adapters:
         self._used: OrderedDict[str, None] = OrderedDict()  # keys in slots, most recent use last
         self._versions: dict[str, int] = {}
 
-    def add(self, name: str, path: str, *, replace: bool = False) -> Adapter:
-        """Register an adapter, so that requests can name it. Raises AdapterError."""
-        if self._store is None or not self.slots:
-            fix = "set max_loras to at least 1" if self._store else "use Engine.load"
-            raise AdapterError(f"this engine has no adapters, so {name!r} cannot be added: {fix}")
+    def add(
+        self, name: str, path: str, *, replace: bool = False, weights: HostAdapter | None = None
+    ) -> Adapter:
+        """Register an adapter, so that requests can name it. Raises AdapterError.
+
+        weights  what `read` returned for the path; None: they are read now
+        """
         if not name or not path:
             raise AdapterError("an adapter needs a name and a path, got an empty one")
+        if name != name_of(name):
+            raise AdapterError(
+                f"the name of an adapter must not end in @ and a number, got {name!r}"
+            )
         if name in self.registered and not replace:
             raise AdapterError(f"the adapter {name!r} is already loaded: remove it, or replace it")
-        weights = self._store.read(path)
+        weights = weights or read(self._store, len(self.slots), path)
         version = self._versions[name] = self._versions.get(name, 0) + 1
         key = name if version == 1 else f"{name}@{version}"
         adapter = self.registered[name] = self._by_key[key] = Adapter(name, key, path, weights)
         self._drop_removed()
         return adapter
 
+    def add_as_logged(self, key: str) -> None:
+        """Register an adapter of which a log has only the key, for a simulation."""
+        if key not in self._by_key:
+            weights = read(self._store, len(self.slots), key)
+            self.registered[key] = self._by_key[key] = Adapter(key, key, key, weights)
+
     def remove(self, name: str) -> None:
         """Remove an adapter. Requests that already name it keep it until they end."""
         if self.registered.pop(name, None) is None:
             raise AdapterError(f"there is no adapter {name!r}; loaded: {self._names()}")
         self._drop_removed()
+
+    def take_over(self, other: "Adapters") -> None:
+        """Register what an engine had that used the same runner and has ended."""
+        for slot, key in enumerate(other.slots):
+            if key:
+                assert self._store is not None
+                self._store.clear(slot)
+        self.registered, self._versions = other.registered, other._versions
+        self._by_key = {one.key: one for one in self.registered.values()}
 
     def extra_key(self, name: str, salt: str) -> tuple[str, ...]:
         """Return the key of a request. Raises RequestError for an unknown adapter."""
@@ -221,15 +222,3 @@ class Adapters:
 
     def _names(self) -> str:
         return ", ".join(sorted(self.registered)) or "none"
-
-
-def extra_keys(blocks: int, name: str, path: str, salt: str) -> Iterator[tuple[Any, ...] | None]:
-    """Yield what vLLM adds to the hash of each of the first blocks of a request.
-
-    Source: `generate_block_hash_extra_keys`, for text.
-    """
-    for block in range(blocks):
-        keys: list[tuple[str, ...]] = [("lora", name, path)] if name else []
-        if salt and block == 0:
-            keys.append(("cache_salt", salt))
-        yield tuple(keys) or None

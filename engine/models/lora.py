@@ -178,7 +178,11 @@ class ModelAdapters:
         self.slots: dict[str, int] = {}
 
     def read(self, path: str) -> HostAdapter:
-        """Read a PEFT directory into memory. Raises AdapterError if the model cannot use it."""
+        """Read a PEFT directory into memory. Raises AdapterError if the model cannot use it.
+
+        Any thread may call this while the model computes: a wrapped `Linear` without adapters computes
+        what it did before.
+        """
         if not self._linears:
             self._wrap()
         pairs = read_peft(Path(path))
@@ -220,6 +224,11 @@ class ModelAdapters:
         row = column = 0
         for name, pair, size in zip(names, own, sizes, strict=True):
             if pair is not None:
+                if len(pair.a) > max(shape):
+                    raise AdapterError(
+                        f"{path}: {name} has rank {len(pair.a)}, more than the matrix of the model has "
+                        f"rows or columns ({max(shape)}): merge the adapter into the model instead"
+                    )
                 if pair.a.shape[1] != shape[1] or len(pair.b) != size:
                     raise AdapterError(
                         f"{path}: {name} is [{len(pair.b)}, {pair.a.shape[1]}], but the model's is "

@@ -23,10 +23,11 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import Tensor
 
-from engine.extensions.adapters import AdapterError
+from engine.extensions.adapters import AdapterError, NoAdapterError
 from engine.models.weights.safetensors_file import DTYPES, read_safetensors
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
+MAX_CONFIG_BYTES = 1 << 20
 
 # Switches that have to be off.
 _UNSUPPORTED = (
@@ -40,6 +41,8 @@ _NAME = re.compile(
     r"base_model\.model\.(?P<module>(?:\w+\.)*?layers\.(?P<layer>\d+)\.(?P<part>[\w.]+))"
     r"\.lora_(?P<side>[AB])\.weight"
 )
+# Keys of alpha_pattern are expressions. One with repetitions could match for hours.
+_PATTERN = re.compile(r"(?:\\\.|[\w.^$])+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ def read_peft(directory: Path) -> dict[tuple[int, str], LoRAPair]:
     config = _read_config(directory)
     path = directory / WEIGHTS_FILE
     try:
+        if not path.is_file():  # a pipe would be waited for
+            raise FileNotFoundError("it is no file")
         stored = read_safetensors(path)
     except (SafetensorError, OSError) as error:
         raise AdapterError(
@@ -94,16 +99,30 @@ def read_peft(directory: Path) -> dict[tuple[int, str], LoRAPair]:
     return pairs
 
 
-def _read_config(directory: Path) -> dict[str, Any]:
-    path = directory / CONFIG_FILE
+def _read_json(path: Path) -> dict[str, Any]:
+    content, entries = b"", None
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        if path.is_file():
+            with path.open("rb") as file:
+                content = file.read(MAX_CONFIG_BYTES + 1)
+            if len(content) <= MAX_CONFIG_BYTES:
+                entries = json.loads(content)
+    except (OSError, ValueError, RecursionError) as error:
         raise AdapterError(
             f"{path} cannot be read ({error}): give the directory of a PEFT adapter"
         ) from error
+    if not content:
+        raise NoAdapterError(f"there is no file {path}: give the directory of a PEFT adapter")
+    if len(content) > MAX_CONFIG_BYTES:
+        raise AdapterError(f"{path} has more than {MAX_CONFIG_BYTES} bytes: it is no configuration")
     if not isinstance(entries, dict):
         raise AdapterError(f"{path} must be a JSON object")
+    return entries
+
+
+def _read_config(directory: Path) -> dict[str, Any]:
+    path = directory / CONFIG_FILE
+    entries = _read_json(path)
     kind = entries.get("peft_type")
     if kind != "LORA":
         raise AdapterError(f"{path}: peft_type = {kind!r} is not supported, only 'LORA'")
@@ -126,6 +145,11 @@ def _read_config(directory: Path) -> dict[str, Any]:
             raise AdapterError(
                 f"{path}: lora_alpha and alpha_pattern must be numbers, got {value!r}"
             )
+    if wrong := [key for key in patterns if not _PATTERN.fullmatch(key)]:
+        raise AdapterError(
+            f"{path}: alpha_pattern {wrong[0][:100]!r} is not supported, only names of modules, which "
+            "may have ^, $ and dots"
+        )
     return {
         "lora_alpha": alpha,
         "alpha_pattern": patterns,

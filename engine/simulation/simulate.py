@@ -14,7 +14,6 @@ from engine.core.output.detokenizer import IncrementalDetokenizer
 from engine.core.output.processor import OutputProcessor
 from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
-from engine.extensions.adapters import keyed
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import (
     Abort,
@@ -120,11 +119,10 @@ class ReplayEngine(Engine):
 
     def apply_arrival(self, one: Arrival, submitted_at: int | None) -> Request:
         """Submit a request with its answers. Raises RequestError if it can never be served."""
-        prompt = keyed(one.prompt, one.extra_key) if one.extra_key else one.prompt
-        if one.extra_key and (name := one.extra_key[0]) and name not in self.adapters.registered:
-            self.adapters.add(name, name)
+        if one.extra_key and (key := one.extra_key[0]):
+            self.adapters.add_as_logged(key)
         request = self.submit(
-            prompt,
+            one.keyed_prompt,
             one.params,
             label=one.label,
             priority=one.priority,

@@ -20,6 +20,7 @@ from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.sampling_params import SamplingParams
 from engine.extensions.kv_transfer import ADOPTING
+from engine.extensions.prefix_keys import keyed
 from engine.simulation.cost_runner import US_PER_MS
 
 ArrivalProcess = Callable[[random.Random, int], list[float]]  # -> arrival times in ms
@@ -54,7 +55,7 @@ class Input:
 class Arrival(Input):
     """A request. `answers` has an entry per sample; a sample without one runs to max_tokens.
 
-    `extra_key` is (adapter, digest of the cache salt); see `engine/extensions/adapters.py`.
+    `extra_key` is (adapter, digest of the cache salt); see `engine/extensions/prefix_keys.py`.
     """
 
     prompt: list[int] = field(default_factory=list)
@@ -64,6 +65,11 @@ class Arrival(Input):
     texts: list[str] = field(default_factory=list)
     answers: dict[int, Answer] = field(default_factory=dict)
     extra_key: tuple[str, ...] = ()
+
+    @property
+    def keyed_prompt(self) -> list[int]:
+        """The prompt with its key, as `Engine.submit` takes it."""
+        return keyed(self.prompt, self.extra_key) if self.extra_key else self.prompt
 
 
 @dataclass(slots=True)

@@ -38,7 +38,8 @@ class Model(BaseModel):
     """A model that requests can name. The field `loaded` is present only with `--model auto`.
 
     `max_model_len` is the maximum number of tokens of a prompt and its output together; null if the
-    model is not loaded.
+    model is not loaded. A LoRA adapter has a `parent`, the model that it adapts, and its `root` is the
+    path of its files.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -47,6 +48,8 @@ class Model(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
+    root: str
+    parent: str | None
     max_model_len: int | None
     loaded: bool | None = None
 
@@ -118,7 +121,9 @@ def routes(models: Models) -> APIRouter:
 
     def entry(name: str, loaded: bool) -> dict[str, Any]:
         length = max_request_tokens(models.viewed(name)) if loaded else None
+        adapter, base = models.first.adapters.get(name), next(iter(models.names()))
         model = {"id": name, "object": "model", "created": created, "owned_by": "underglass"}
+        model |= {"root": adapter.path if adapter else name, "parent": base if adapter else None}
         model["max_model_len"] = length
         return model | ({"loaded": loaded} if models.directory else {})
 

@@ -31,10 +31,12 @@ from engine.extensions.grammars.grammar_error import GrammarError
 from server.core.admission import Admission, as_api_errors
 from server.core.classroom import Classroom
 from server.core.commands import (
+    AddAdapter,
     Answer,
     AnyCommand,
     Prompt,
     Release,
+    RemoveAdapter,
     Report,
     Resume,
     Submit,
@@ -73,6 +75,7 @@ class Bridge:
     trace_error     why the trace file is no longer written, or ""
     commands        where commands go: the client, or the classroom while it holds requests back
     classroom       the teacher's controls
+    adapters        the LoRA adapters that requests can name
     live            the streams of requests that have not ended, by number
     draining        the server is about to stop and accepts no more requests
     retired         the engine is being replaced by a restarted one
@@ -116,6 +119,7 @@ class Bridge:
         self.on_died: Callable[[], None] = lambda: None
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
         self.grammars = GrammarWorker(self.tokenizer)
+        self.adapters = {one.name: one for one in client.adapters}
         self.live: dict[int, RequestStream] = {}
         # Admitted, but not in the engine's queue yet. The values are token counts, 0 until known.
         self._pending: dict[RequestStream, int] = {}
@@ -245,8 +249,9 @@ class Bridge:
         self._idle.clear()
         if self._collection is not None:
             self._collection.cancel()
+        adapter = request.model if request.model in self.adapters else ""
         try:
-            await self._submit(stream, request, context)
+            await self._submit(stream, request, context, adapter)
             yield stream
         finally:
             stream.close()
@@ -309,7 +314,11 @@ class Bridge:
         return prompts
 
     async def _submit(
-        self, stream: RequestStream, request: GenerationRequest, context: RequestContext | None
+        self,
+        stream: RequestStream,
+        request: GenerationRequest,
+        context: RequestContext | None,
+        adapter: str,
     ) -> None:
         self._pending[stream] = 0
         try:
@@ -320,7 +329,14 @@ class Bridge:
             self._pending[stream] = self._admission.check_tokens(prompts, pending)
             self._prompts[stream.number] = prompts
             submit = Submit(
-                0, stream.number, prompts, request.label, request.priority, stream.submitted_at
+                0,
+                stream.number,
+                prompts,
+                request.label,
+                request.priority,
+                stream.submitted_at,
+                adapter,
+                request.cache_salt,
             )
             await self.ask(submit)
         finally:
@@ -348,6 +364,15 @@ class Bridge:
             # A command that was already answered with "stuck", or whose client has left, must not run.
             if self._replies.pop(number, None) is not None:
                 self.commands.cancel(number)
+
+    async def load_adapter(self, name: str, path: str) -> None:
+        """Load a LoRA adapter, in place of one with this name. Raises ApiError if it cannot be used."""
+        self.adapters[name] = await self.ask(AddAdapter(0, name, path))
+
+    async def unload_adapter(self, name: str) -> None:
+        """Unload an adapter. Requests that use it keep it until they end."""
+        await self.ask(RemoveAdapter(0, name))
+        del self.adapters[name]
 
     # Reports of the engine thread
 

@@ -116,6 +116,14 @@ class ExportedPages(msgspec.Struct, array_like=True, tag=True):
     data: bytes
 
 
+class LoadedAdapter(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """A LoRA adapter that requests can name. `key` names its weights in the log."""
+
+    name: str
+    path: str
+    key: str
+
+
 class Report(msgspec.Struct, array_like=True, tag=True):
     """Everything that happened since the last report.
 
@@ -125,7 +133,7 @@ class Report(msgspec.Struct, array_like=True, tag=True):
     cached    (stream, index of the prompt, tokens found in the prefix cache)
     kept      (stream, what its buffer keeps)
     replies   (a command's reply, its result: the last step's number or another count, a `Stopped`,
-              what a command about KV returns, or a `Refusal`)
+              what a command about KV returns, a `LoadedAdapter`, or a `Refusal`)
     paused    whether the engine is paused
     until     what a paused engine runs until, or ""
     urgent    whether the event loop must see it now: it has a reply, a first token or an end
@@ -137,7 +145,9 @@ class Report(msgspec.Struct, array_like=True, tag=True):
     deltas: list[tuple[int, OutputDelta]] = []
     cached: list[tuple[int, int, int]] = []
     kept: list[tuple[int, Kept]] = []
-    replies: list[tuple[int, int | Stopped | KVLayout | ExportedPages | Refusal]] = []
+    replies: list[
+        tuple[int, int | Stopped | KVLayout | ExportedPages | LoadedAdapter | Refusal]
+    ] = []
     paused: bool = False
     until: str = ""
     urgent: bool = False
@@ -151,13 +161,19 @@ class Command(msgspec.Struct, array_like=True, tag=True, frozen=True):
 
 
 class Submit(Command, frozen=True):
-    """Queue all prompts of a request consecutively."""
+    """Queue all prompts of a request consecutively.
+
+    adapter     the name of the LoRA adapter, "" for none
+    cache_salt  "" for none
+    """
 
     stream: int
     prompts: list[Prompt]
     label: str
     priority: int
     submitted_at: int
+    adapter: str = ""
+    cache_salt: str = ""
 
 
 class Release(Command, frozen=True):
@@ -220,5 +236,32 @@ class AdoptKV(Command, frozen=True):
     source: str
 
 
+class AddAdapter(Command, frozen=True):
+    """Read a LoRA adapter and register it, in place of one of its name.
+
+    Replies with a `LoadedAdapter`.
+    """
+
+    name: str
+    path: str
+
+
+class RemoveAdapter(Command, frozen=True):
+    """Remove a LoRA adapter; reply with the number of the last step. Requests that use it keep it."""
+
+    name: str
+
+
 KVCommand = DescribeKV | ExportKV | AdoptKV
-AnyCommand = Submit | Release | ReleaseBuffer | Answer | Pause | Resume | RunUntil | KVCommand
+AdapterCommand = AddAdapter | RemoveAdapter
+AnyCommand = (
+    Submit
+    | Release
+    | ReleaseBuffer
+    | Answer
+    | Pause
+    | Resume
+    | RunUntil
+    | KVCommand
+    | AdapterCommand
+)

@@ -95,7 +95,7 @@ class _Child:
         )
         clock = time.perf_counter_ns() - client.now() * 1000
         run = client.config, client.max_context, client.paused, client.started
-        self._send(Ready(*run, clock, source, client.kv_source))
+        self._send(Ready(*run, clock, source, client.kv_source, client.adapters))
 
     def _obey(self, messages: Iterator[Any]) -> None:
         code = 1

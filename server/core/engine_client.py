@@ -24,7 +24,8 @@ from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.admission import RequestError
 from engine.core.tokenizer import Tokenizer
 from engine.simulation.workload import Abort, Arrival
-from server.core.commands import AnyCommand, Report, Submit
+from server.core.adapters import loaded_adapters, read_adapter
+from server.core.commands import AddAdapter, AnyCommand, LoadedAdapter, Report, Submit
 from server.core.engine_thread import EngineThread, Prepared, busy_seconds
 from server.core.event_log import KVSource, Outbox, Recording
 from server.core.replay import Replay
@@ -70,6 +71,7 @@ class EngineClient(ABC):
     config       the settings of the run
     paused       whether the engine is paused when the run starts
     started      the run's first events
+    adapters     the LoRA adapters when the run starts
     kv_source    where its KV events are published, or None
     """
 
@@ -78,6 +80,7 @@ class EngineClient(ABC):
     max_context: int | None
     paused: bool
     started: list[AnyEvent]
+    adapters: list[LoadedAdapter]
     kv_source: KVSource | None
 
     @abstractmethod
@@ -162,12 +165,13 @@ class InProcessClient(EngineClient):
         self.kv_source = publisher.source if publisher is not None else None
         self.busy = memoryview(bytearray(8)).cast("d")
         self._lock = threading.Lock()  # of `_unprepared`
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="adapters")
         self._begin(engine, outbox, ())
 
     def _begin(self, engine: Engine, outbox: Outbox, inputs: Inputs) -> None:
         engine.prepare()
         self.engine, self.config, self.paused = engine, engine.config, engine.paused
-        self.started = outbox.take()
+        self.started, self.adapters = outbox.take(), loaded_adapters(engine)
         self.recording.record(self.started)
         self._outbox = outbox
         self._inputs = inputs
@@ -199,8 +203,12 @@ class InProcessClient(EngineClient):
         """See `EngineClient`.
 
         Submissions with a grammar are prepared first, on a thread of their own; other commands that are
-        posted meanwhile do not wait for them.
+        posted meanwhile do not wait for them. Nor do any commands wait while an adapter is read.
         """
+        match commands:
+            case (AddAdapter() as add,):
+                self._reading.submit(self._post_adapter, add, self._thread)
+                return
         replies = {one.reply for one in commands if isinstance(one, Submit) and _is_slow(one)}
         if not replies:
             self._thread.post(*commands)
@@ -221,6 +229,9 @@ class InProcessClient(EngineClient):
             self._unprepared -= replies
             kept = [one for one in commands if one.reply not in cancelled]
             self._thread.post(*(prepared.get(one.reply, one) for one in kept))
+
+    def _post_adapter(self, add: AddAdapter, thread: EngineThread) -> None:
+        thread.post(read_adapter(self.engine, add))
 
     def _prepare(self, submit: Submit) -> Prepared:
         """Compile a submission's grammars, so that the engine thread need not."""
@@ -269,6 +280,8 @@ class InProcessClient(EngineClient):
         )
         if paused:
             engine.pause()
+        if loaded_adapters(old):
+            engine.adapters.take_over(old.adapters)
         self.recording.switch()
         self._begin(engine, outbox, inputs)
 

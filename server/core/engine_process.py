@@ -44,7 +44,7 @@ from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.admission import RequestValidator
 from engine.core.tokenizer import Tokenizer
 from engine.simulation.workload import Arrival
-from server.core.commands import AnyCommand, Report
+from server.core.commands import AnyCommand, LoadedAdapter, Report
 from server.core.engine_client import (
     EngineClient,
     EngineDiedError,
@@ -121,6 +121,7 @@ class Ready(msgspec.Struct, array_like=True, tag=True):
     clock: int
     tokenizer: tuple[str, str] | None
     kv_source: KVSource | None
+    adapters: list[LoadedAdapter]
 
 
 class Failed(msgspec.Struct, array_like=True, tag=True):
@@ -208,7 +209,7 @@ class ProcessClient(EngineClient):
     def _begin(self, ready: Ready) -> None:
         self.config, self.max_context = ready.config, ready.max_context
         self.paused, self.started, self.kv_source = ready.paused, ready.started, ready.kv_source
-        self._clock = ready.clock
+        self._clock, self.adapters = ready.clock, ready.adapters
         self._validator = RequestValidator(self.config, self.tokenizer)
 
     def now(self) -> int:

@@ -23,6 +23,7 @@ from engine.core.loop import StepOutput
 from engine.core.output.processor import TokenOutput
 from engine.core.part_errors import RECOVERABLE
 from engine.core.request import Constraint, Request
+from server.core.adapters import ReadAdapter, change_adapters
 from server.core.commands import (
     AdoptKV,
     Answer,
@@ -38,6 +39,7 @@ from server.core.commands import (
     Pause,
     Release,
     ReleaseBuffer,
+    RemoveAdapter,
     Report,
     Resume,
     RunUntil,
@@ -90,6 +92,9 @@ class Prepared(NamedTuple):
         return self.submit.reply
 
 
+Posted = AnyCommand | Prepared | ReadAdapter
+
+
 class EngineThread:
     """Runs the engine. `post` and `cancel` may be called from any thread; the rest runs on this one.
 
@@ -118,7 +123,7 @@ class EngineThread:
         self._record = record
         self._failed = failed
         self._busy = busy
-        self._inbox: deque[AnyCommand | Prepared] = deque()
+        self._inbox: deque[Posted] = deque()
         self._wake = threading.Condition()
         self._stopping = False
         self._samples: dict[int, _Sample] = {}  # by the engine's request id
@@ -145,7 +150,7 @@ class EngineThread:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def post(self, *commands: AnyCommand | Prepared) -> None:
+    def post(self, *commands: Posted) -> None:
         """Run commands on the engine thread after the current step, without a step between them."""
         with self._wake:
             self._inbox += commands
@@ -158,7 +163,7 @@ class EngineThread:
 
     # Commands: see `commands.py`
 
-    def _do(self, command: AnyCommand | Prepared) -> None:
+    def _do(self, command: Posted) -> None:
         constraints: list[Constraint | None] | None = None
         if isinstance(command, Prepared):
             if command.refusal is not None:
@@ -167,6 +172,11 @@ class EngineThread:
             constraints = command.constraints
             command = command.submit
         match command:
+            case Submit() if not self._has_adapter(command):
+                message = f"the adapter {command.adapter!r} was unloaded before the request began"
+                refused = Refusal(404, message, "model_not_found", "model")
+                self._report.replies.append((command.reply, refused))
+                return
             case Submit():
                 self._submit(command, constraints or [None] * len(command.prompts))
             case Release():
@@ -181,10 +191,15 @@ class EngineThread:
                 self._end_commands("resumed")
             case RunUntil():
                 self._run_until(command)
+            case ReadAdapter() | RemoveAdapter():
+                self._report.replies.append((command.reply, change_adapters(self._engine, command)))
             case DescribeKV() | ExportKV() | AdoptKV():
                 self._report.replies.append((command.reply, _run_kv_command(self._engine, command)))
         if command.reply and isinstance(command, Submit | Answer | Pause | Resume):
             self._report.replies.append((command.reply, self._engine.step_count))
+
+    def _has_adapter(self, command: Submit) -> bool:
+        return not command.adapter or command.adapter in self._engine.adapters.registered
 
     def _submit(self, command: Submit, constraints: list[Constraint | None]) -> None:
         ids: list[int] = []
@@ -199,6 +214,8 @@ class EngineThread:
                 priority=command.priority,
                 submitted_at=command.submitted_at,
                 constraint=constraint,
+                adapter=command.adapter,
+                cache_salt=command.cache_salt,
             )
             ids.append(request.id)
             self._newest = request.id
@@ -266,7 +283,7 @@ class EngineThread:
             self._busy[0] = 0.0
             self._failed(error)
 
-    def _wait(self) -> deque[AnyCommand | Prepared] | None:
+    def _wait(self) -> deque[Posted] | None:
         """Wait for work; return the posted commands, or None if the thread must end."""
         with self._wake:
             self._wake.wait_for(

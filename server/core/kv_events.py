@@ -48,7 +48,7 @@ from engine.core.log.vocabulary import (
     RunStarted,
     StepFinished,
 )
-from engine.extensions.adapters import extra_keys
+from engine.extensions.prefix_keys import extra_keys
 
 ROOT = 0
 MEDIUM = "GPU"  # vLLM's name for the engine's own KV memory, also on a CPU
@@ -112,7 +112,7 @@ def block_digest(
 ) -> bytes:
     """Return the hash of a full block; `parent` is that of the block before, or the `seed`.
 
-    extra_keys  of the block; see `engine.extensions.adapters.extra_keys`
+    extra_keys  of the block; see `engine.extensions.prefix_keys.extra_keys`
     """
     return digest((parent, tuple(tokens), extra_keys))
 

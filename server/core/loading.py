@@ -12,8 +12,10 @@ import msgspec
 from engine.core.config import EngineConfig
 from engine.core.engine import Engine
 from engine.core.tokenizer import Tokenizer
+from engine.extensions.adapters import AdapterError
 from engine.extensions.prompt_lookup import PromptLookup
 from engine.models.text.hf_tokenizer import HFTokenizer
+from server.core.adapters import lora_module
 from server.core.engine_client import InProcessClient, StartError
 from server.core.engine_process import Ready
 from server.core.event_log import Outbox, Recording, TraceFile
@@ -48,6 +50,12 @@ def load(start: Start, config: EngineConfig, *, texts: bool, run: int = 1) -> In
         draft_length=start.draft_length,
         drafter=PromptLookup(start.draft_length) if start.drafter else None,
     )
+    for text in start.lora_modules:
+        name, path = lora_module(text)
+        try:
+            engine.adapters.add(name, path)
+        except AdapterError as error:
+            raise StartError(f"--lora-modules {text}: {error}") from error
     if start.paused:
         engine.pause()
     return InProcessClient(engine, outbox, recording)

@@ -29,12 +29,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from fastapi import Query
 
+from server.core.adapters import may_be_updated
 from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient
 from server.core.restart import Restart, restarted, succeed
@@ -164,7 +166,7 @@ class Models:
 
     def names(self) -> dict[str, bool]:
         """Return every model name that requests can use, and whether the model is loaded."""
-        names = [*self._own_names, *self._found(), *self._entries]
+        names = [*self._own_names, *self._found(), *self._entries, *self.first.adapters]
         return {name: self.is_loaded(name) for name in names}
 
     @property
@@ -183,6 +185,8 @@ class Models:
         """
         if self._is_first(name):
             await self._wait_until_revived()
+            if not self._is_first(name):  # an adapter that the engine no longer has
+                raise no_model(name or "")
             yield self.first
             return
         assert name is not None
@@ -264,6 +268,14 @@ class Models:
             raise error
         return new
 
+    @asynccontextmanager
+    async def changing_adapters(self) -> AsyncIterator[Bridge]:
+        """Lend the first model's bridge to a change of its adapters; the engine is not restarted."""
+        async with self._restarting:
+            if self._draining:
+                raise unavailable("the server is shutting down", "shutdown")
+            yield self.first
+
     def is_loaded(self, name: str | None) -> bool:
         """Whether `lease` would return immediately."""
         entry = self._entries.get(name or "")
@@ -298,7 +310,9 @@ class Models:
                 await dead.retire()
                 await dead.client.unload()
                 client = await _in_thread(lambda: launch(dead.paused))
-                self._use(await succeed(dead, client))
+                new = await succeed(dead, client)
+                await _load_again(new, dead)
+                self._use(new)
             except Exception as error:
                 self._give_up(f"{dead.failure}, and it cannot be started again: {error}")
 
@@ -332,9 +346,16 @@ class Models:
     def _own_names(self) -> tuple[str, ...]:
         return self.settings.served_model_name or (self.settings.model_name,)
 
+    @cached_property
+    def _any_name(self) -> bool:
+        """Whether the first model answers to any name: there is no other, and never an adapter."""
+        has_names = self.directory is not None or self.settings.served_model_name
+        return not (has_names or self.first.adapters or may_be_updated())
+
     def _is_first(self, name: str | None) -> bool:
-        any_name = self.directory is None and not self.settings.served_model_name
-        return any_name or not name or name in self._own_names
+        if self._any_name or not name:
+            return True
+        return name in self._own_names or name in self.first.adapters
 
     def _found(self) -> dict[str, Path]:
         return self.directory.models() if self.directory is not None else {}
@@ -392,6 +413,19 @@ class Models:
         ready = self._entries.pop(name).ready
         ready.set_exception(error)
         ready.exception()  # marks it as retrieved, because all waiting requests may have ended
+
+
+async def _load_again(new: Bridge, dead: Bridge) -> None:
+    """Give a new process the adapters that clients had loaded, without those they had unloaded."""
+    for name in new.adapters.keys() - dead.adapters.keys():
+        await new.unload_adapter(name)
+    for name, adapter in dead.adapters.items():
+        if name not in new.adapters or new.adapters[name].path != adapter.path:
+            try:
+                await new.load_adapter(name, adapter.path)
+            except ApiError as error:
+                logger.error("the adapter %s is lost: %s", name, error)
+                new.adapters.pop(name, None)
 
 
 async def _in_thread(work: Callable[[], EngineClient]) -> EngineClient:

@@ -34,8 +34,10 @@ class Replay:
             if step > engine.step_count + 1 + self._skipped_steps:
                 break
             match self._inputs.popleft():
-                case Arrival(prompt=prompt, params=params, label=label, priority=priority):
-                    request = engine.submit(prompt, params, label=label, priority=priority)
+                case Arrival(params=params, label=label, priority=priority) as arrival:
+                    request = engine.submit(
+                        arrival.keyed_prompt, params, label=label, priority=priority
+                    )
                     for sample in range(params.samples):
                         self._ids[self._next + sample] = request.id + sample
                     self._next += params.samples

@@ -45,6 +45,8 @@ class GenerationRequest:
     priority  0 is the most urgent
     fields    maps the engine's field names to the client's where they differ, for error messages
     on_kept   called when the engine has kept the prompt and its output for an LMTP buffer
+    model     the name that the client gave: an adapter's, or one of the model's own
+    cache_salt  requests share cached prefixes only with those that have the same salt
     """
 
     encode: Callable[["Bridge"], list[Prompt]]
@@ -52,6 +54,8 @@ class GenerationRequest:
     priority: int = 0
     fields: Mapping[str, str] = field(default_factory=dict)
     on_kept: Callable[[Kept], None] | None = None
+    model: str = ""
+    cache_salt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,12 @@ async def restarted(old: Bridge, restart: Restart) -> tuple[Bridge, ApiError | N
     config = changed_config(old.config, restart.settings)
     inputs = await asyncio.to_thread(inputs_of, old.window.trace(), restart.prompts)
     _check_inputs(inputs, config, old)
+    if old.adapters and not config.max_loras:
+        raise _wrong_setting(
+            ConfigError(
+                "max_loras must be at least 1 while adapters are loaded, got 0: unload them"
+            )
+        )
     if reason := await old.client.open_next_log():
         raise ApiError(
             409,
@@ -170,9 +176,16 @@ def inputs_of(events: Iterable[Event], prompts: Prompts) -> Inputs:
 def _check_inputs(inputs: Inputs, config: EngineConfig, old: Bridge) -> None:
     """Raise ApiError if an engine with these settings could never serve one of the requests."""
     request, vocab_size = 1, old.tokenizer.vocab_size
+    keys = {one.key for one in old.adapters.values()}
     for one in inputs:
         if not isinstance(one, Arrival):
             continue
+        if (adapter := (one.extra_key or ("",))[0]) and adapter not in keys:
+            raise bad_request(
+                "prompts",
+                f"prompts must be none, because a request used the adapter {adapter}, which is no "
+                "longer loaded",
+            )
         try:
             check_request(
                 one.prompt,

@@ -63,6 +63,15 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
             ge=1,
         ),
     ] = 2
+    lora_modules: Annotated[
+        tuple[str, ...],
+        setting(
+            "A LoRA adapter that requests can name as their model: name=path of a directory that PEFT "
+            "has saved, or vLLM's JSON form. Repeatable.",
+            vllm="`--lora-modules`",
+            sglang="`--lora-paths`",
+        ),
+    ] = ()
     drafter: Annotated[
         Literal["prompt-lookup"] | None,
         setting(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from engine.cluster.events import Controlled
-from server.api import status
+from server.api import adapters, status
 from server.api.operation import EngineCounts, Ready, check_allowed, engine_counts
 from server.api.seat import LINES, SeatQuestion
 from server.gateway.follower import Follower
@@ -35,6 +35,8 @@ _ANY_REPLICA = (
     ("POST", "/v1/chat/completions/render", "OpenAI"),
     ("POST", "/v1/responses/render", "OpenAI"),
 )
+# Routes that change every replica alike.
+_ALL_REPLICAS = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter")
 _ONE_ENGINE = (
     ("POST", "/engine/restart"),
     ("POST", "/engine/screen"),
@@ -125,6 +127,16 @@ def routes(gateway: Gateway) -> APIRouter:
         router.add_api_route(
             path, _any_replica(gateway), methods=[method], tags=[tag], name=f"{method} {path}"
         )
+    for path in _ALL_REPLICAS:
+        router.add_api_route(
+            path,
+            _every_replica(gateway),
+            methods=["POST"],
+            tags=["Adapters"],
+            name=path,
+            response_class=Response,
+            responses=adapters.DONE,
+        )
     for method, path in _ONE_ENGINE:
         router.add_api_route(
             path, _use_a_replica(gateway), methods=[method], include_in_schema=False
@@ -171,12 +183,7 @@ def _add_control(router: APIRouter, gateway: Gateway, name: str) -> None:
     @router.post(path, tags=["Teacher's controls"], name=name, description=_described(name))
     async def control(request: Request, replica: OneReplica = None) -> Response:
         check_allowed(request, gateway.settings)
-        if replica is not None:
-            followers = [gateway.named(replica)]
-        else:
-            followers = [one for one in gateway.followers.values() if one.joined]
-            if not followers:
-                gateway.check_accepting()
+        followers = _asked(gateway, replica)
         gateway.log.append(Controlled(name, replica, {"at": gateway.now()}))
         answers = await asyncio.gather(*(forward(gateway, one, request, path) for one in followers))
         if replica is not None:
@@ -189,6 +196,30 @@ def _add_control(router: APIRouter, gateway: Gateway, name: str) -> None:
             for follower, answer in zip(followers, answers, strict=True)
         }
         return Response(msgspec.json.encode(_combined(told)), media_type="application/json")
+
+
+def _asked(gateway: Gateway, replica: str | None) -> list[Follower]:
+    """Return the replica that a client names, or all that can be reached. Raises ApiError."""
+    if replica is not None:
+        return [gateway.named(replica)]
+    followers = [one for one in gateway.followers.values() if one.joined]
+    if not followers:
+        gateway.check_accepting()
+    return followers
+
+
+def _every_replica(gateway: Gateway) -> Any:
+    async def every_replica(request: Request, replica: OneReplica = None) -> Response:
+        """Answered by every replica, or by `replica`; see the same route of one server.
+
+        If one of them refuses, its answer is returned; the others have done what was asked. A replica
+        that joins later is not told.
+        """
+        followers, path = _asked(gateway, replica), request.url.path
+        answers = await asyncio.gather(*(forward(gateway, one, request, path) for one in followers))
+        return next((one for one in answers if one.status_code != 200), answers[0])
+
+    return every_replica
 
 
 def _described(name: str) -> str:

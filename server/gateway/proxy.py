@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from engine.extensions.prefix_keys import KeyedTokens, keyed, salt_digest
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
 from server.gateway.roles import DECODE
@@ -52,6 +53,8 @@ class _Asked(msgspec.Struct):
 
 class _Rendered(msgspec.Struct):
     token_ids: list[int]
+    lora_name: str | None = None
+    cache_salt: str | None = None
 
 
 _asked = msgspec.json.Decoder(_Asked)
@@ -101,7 +104,8 @@ class RoutedAnswer(Response):
         gateway, tried = self._gateway, list[str]()
         tokens = await self._tokens()
         source: Follower | None = None
-        if not self._asked.is_scored:  # the prompt is computed anyway, so that it gets scores
+        # A prompt with scores is computed anyway, and only keyless KV can be moved.
+        if not self._asked.is_scored and not isinstance(tokens, KeyedTokens):
             source = await gateway.mover.prefill(number, tokens, self._label, self._passed)
         while True:
             follower = gateway.route(number, tokens, self._label, tried, role=DECODE)
@@ -132,6 +136,9 @@ class RoutedAnswer(Response):
         except (LostError, msgspec.DecodeError):
             return []
         first: _Rendered = rendered[0] if isinstance(rendered, list) else rendered
+        if first.lora_name or first.cache_salt:
+            key = first.lora_name or "", salt_digest(first.cache_salt or "")
+            return keyed(first.token_ids, key)
         return first.token_ids
 
     async def _pass(self, number: int, follower: Follower) -> None:

@@ -12,7 +12,7 @@ import pytest
 from engine import ConfigError, Engine, EngineConfig, SamplingParams, simulate
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
-from engine.extensions.adapters import keyed
+from engine.extensions.prefix_keys import keyed
 from engine.extensions.tier_files import BlockFiles
 from engine.extensions.tier_prices import fetch_or_compute
 from engine.simulation.checking_runner import CheckingRunner

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.extensions.adapters import extra_keys
+from engine.extensions.prefix_keys import extra_keys
 from server.core.kv_events import block_digest, seed
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures/parity/block_hashes.json").read_text())

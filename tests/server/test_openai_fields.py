@@ -64,6 +64,7 @@ OTHERWISE = {
     *("add_special_tokens", "documents", "chat_template_kwargs"),  # in test_routes.py
     *("response_format", "structured_outputs"),  # in test_structured.py
     *("tools", "tool_choice", "parallel_tool_calls"),  # in test_tools.py
+    "cache_salt",  # in test_adapters.py
     # In test_vllm_fields.py:
     *("return_token_ids", "truncate_prompt_tokens", "truncation_side"),
     *("add_generation_prompt", "continue_final_message"),

@@ -11,7 +11,7 @@ ROUTES = """
 POST /v1/completions, POST /v1/completions/render, POST /v1/chat/completions,
 POST /v1/chat/completions/render, POST /v1/responses/render, POST /v1/responses, GET /clock,
 GET /ping, POST /ping, GET /version, GET /load,
-GET /v1/models, GET /v1/models/{name},
+GET /v1/models, GET /v1/models/{name}, POST /v1/load_lora_adapter, POST /v1/unload_lora_adapter,
 POST /tokenize, POST /detokenize, GET /health, GET /ready, GET /join, GET /metrics, GET /trace,
 GET /events, GET /regimes, GET /tour,
 POST /engine/pause, POST /engine/resume, POST /engine/step, POST /engine/run_until,

@@ -196,6 +196,7 @@ _CONFLICTS = (
     ("trace_file", "replicas", "it records one engine; /trace returns the log of all"),
     ("kv_events", "replicas", "each engine would need an address of its own; see --router"),
     ("model_dir", "replicas", "every engine serves one model"),
+    ("lora_modules", "model_dir", "an adapter belongs to one model"),
     ("drafter", "draft_model", "omit one of them"),
     ("draft_model", "model_dir", "it fits only one vocabulary"),
     ("drafter", "async_scheduling", "drafts follow the last token"),

@@ -67,6 +67,7 @@ class Stream:
                 call.priority or 0,
                 _FIELDS,
                 lambda kept: self._buffers.store(name or "", kept, self._bridge),
+                model=call.model or "",
             )
             async with self._bridge.generate(request, context) as stream:
                 await self._send_queued(stream)

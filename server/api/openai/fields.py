@@ -53,7 +53,6 @@ _HINT = Unsupported(hint=True)
 _TEXT_ONLY = Unsupported(({},), instead="leave it out: the models read only text")
 _NO_REASONING = "leave it out: the models do not reason before they answer"
 _ONE_ENGINE = "leave it out: one engine runs the whole request"
-_NO_LORA = "leave it out: there are no LoRA adapters"
 _EXPERTS = "leave it out: the experts that a token used are not recorded"
 _IDS = Unsupported((False,), instead="use return_token_ids, which returns prompt and output ids")
 
@@ -170,16 +169,15 @@ UNSUPPORTED: dict[str, Unsupported] = {
     "bootstrap_host": Unsupported(instead=_ONE_ENGINE),
     "bootstrap_port": Unsupported(instead=_ONE_ENGINE),
     "bootstrap_room": Unsupported(instead=_ONE_ENGINE),
-    "cache_salt": Unsupported(instead="leave it out: all requests share the prefix cache"),
     "custom_labels": Unsupported(
         ({},), instead="use user, which is the request's label in the log"
     ),
     "data_parallel_rank": Unsupported((0,), instead=_ONE_ENGINE),
     "disagg_prefill_dp_rank": Unsupported((0,), instead=_ONE_ENGINE),
     "ec_transfer_params": Unsupported(({},), instead=_ONE_ENGINE),
-    "extra_key": Unsupported(instead="leave it out: all requests share the prefix cache"),
+    "extra_key": Unsupported(instead="use cache_salt"),
     "kv_transfer_params": Unsupported(({},), instead=_ONE_ENGINE),
-    "lora_path": Unsupported(instead=_NO_LORA),
+    "lora_path": Unsupported(instead="use model: the name of an adapter in /v1/models"),
     "routed_dp_rank": Unsupported((0,), instead=_ONE_ENGINE),
     "session_id": _HINT,
     "session_params": Unsupported(

@@ -47,6 +47,8 @@ Client = Annotated[
 ]
 
 MAX_LOGPROBS = 20  # OpenAI's limit; each one adds an object to every token on the wire
+MAX_SALT_LENGTH = 128  # vLLM's limit, as the characters that it forbids
+_NOT_IN_SALTS = {*"@/\\\0"}
 _TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 # pydantic also checks that a bounded string is valid Unicode. JSON can express half of a surrogate
@@ -82,7 +84,8 @@ class SamplingRequest(Body):
     model: str | None = Field(
         None,
         max_length=MAX_NAME_LENGTH,
-        description="Any name; the response repeats it. With `--model auto`, a name from /v1/models.",
+        description="Any name; the response repeats it. With `--model auto` or LoRA adapters, a name "
+        "from /v1/models.",
     )
     max_tokens: int | None = Field(None, ge=0, description="Maximum number of output tokens.")
     min_tokens: int | None = Field(
@@ -208,6 +211,12 @@ class SamplingRequest(Body):
     rid: str | None = Field(
         None, max_length=MAX_NAME_LENGTH, description="The response's `id`; SGLang's name."
     )
+    cache_salt: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_SALT_LENGTH,
+        description="Share cached prefixes only with requests that have the same salt.",
+    )
     response_format: ResponseFormat | None = Field(
         None, description="Make the output JSON; with type json_schema, JSON that matches a schema."
     )
@@ -291,7 +300,18 @@ class SamplingRequest(Body):
     ) -> GenerationRequest:
         """Return the request for the engine. The header `x_client` overrides `user`."""
         label = label_in(x_client or "") or self.safety_identifier or self.user or ""
-        return GenerationRequest(encode, label, self.priority or 0, self.fields)
+        salt = self.cache_salt or ""
+        if forbidden := _NOT_IN_SALTS & {*salt}:
+            message = f"cache_salt must not contain {sorted(forbidden)[0]!r}"
+            raise bad_request("cache_salt", message)
+        return GenerationRequest(
+            encode,
+            label,
+            self.priority or 0,
+            self.fields,
+            model=self.model or "",
+            cache_salt=salt,
+        )
 
 
 def _by_token(bias: dict[str, float]) -> dict[int, float]:

@@ -45,6 +45,10 @@ class RenderedRequest(BaseModel):
     )
     stream: bool
     priority: int
+    cache_salt: str | None
+    lora_name: str | None = Field(
+        description="The LoRA adapter; `model` names it, too. vLLM has no such field."
+    )
     features: None = Field(
         None, description="In vLLM, the parts of a prompt that are not text; here always null."
     )
@@ -114,6 +118,7 @@ async def _render(
 ) -> list[dict[str, Any]]:
     """Return one `RenderedRequest` per prompt, as plain values."""
     async with models.lease(body.model) as bridge:
+        adapter = body.model if body.model in bridge.adapters else None
         prompts = await bridge.encode(request)
     name = body.rid or body.request_id or uuid.uuid4().hex
     return [
@@ -124,6 +129,8 @@ async def _render(
             "sampling_params": prompt.params,
             "stream": bool(body.stream),
             "priority": request.priority,
+            "cache_salt": body.cache_salt,
+            "lora_name": adapter,
             "features": None,
         }
         for index, prompt in enumerate(prompts)
