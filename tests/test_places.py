@@ -122,7 +122,7 @@ ADDITIONS: dict[str, dict[str, Edit]] = {
 }
 # These write what is derived from the additions.
 COMMANDS = (
-    "pytest --update-snapshots tests/test_tables.py tests/visualizer/test_event_types.py",
+    "authoring.generated",
     "authoring.contents",
 )
 # These judge each addition.

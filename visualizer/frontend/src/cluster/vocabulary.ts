@@ -1,7 +1,7 @@
 /**
  * The fields of each kind of event and of each struct in it, with their types.
  * Generated from `engine/cluster/events.py`. Do not edit;
- * `pytest tests/visualizer/test_event_types.py --update-snapshots` writes it.
+ * `make tables` writes it.
  */
 
 export const SCHEMA = 1;

@@ -1,4 +1,4 @@
-"""Write the table of request fields into `docs/clients.md`: `make fields`.
+"""The tables of request fields in docs/clients.md.
 
 What vLLM and SGLang declare is recorded in `tests/fixtures/request_fields.json`
 (`recorders/fixtures/record_fields.py`). The server's bodies declare what works here, and the rest is in
@@ -12,15 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from recorders.fixtures.record_fields import RECORD
 from server.api.models import DetokenizeRequest, TokenizeRequest
 from server.api.openai.chat import ChatRequest
 from server.api.openai.completions import CompletionRequest
 from server.api.openai.fields import UNSUPPORTED
 from server.api.openai.requests import StreamOptions
 
-PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
-BEGIN, END = "<!-- `make fields` writes what follows -->\n", "<!-- end of what it writes -->\n"
+RECORD = Path(__file__).parents[3] / "tests" / "fixtures" / "request_fields.json"
 
 BODIES: dict[str, type[BaseModel]] = {
     "chat": ChatRequest,
@@ -41,6 +39,7 @@ CONDITIONS = {
 
 
 def recorded() -> dict[str, dict[str, Any]]:
+    """Return the fields that vLLM and SGLang declare, by endpoint."""
     record: dict[str, dict[str, Any]] = json.loads(RECORD.read_text("utf-8"))
     return record
 
@@ -53,10 +52,9 @@ def supported(endpoint: str) -> set[str]:
     return fields
 
 
-def page() -> str:
-    """Return the page as it should be: the text as it is, and a new table."""
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    return before + BEGIN + "\n".join(_tables()) + "\n" + END + rest.partition(END)[2]
+def render() -> str:
+    """Return the tables."""
+    return "\n".join(_tables()) + "\n"
 
 
 def _tables() -> Iterator[str]:
@@ -111,7 +109,3 @@ def _unsupported(name: str) -> str:
     instead = field.instead.removeprefix("leave it out").removeprefix(": ")
     instead = instead and f": {instead}"
     return f"only {values}{instead}" if values else f"rejected{instead}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")

@@ -1,10 +1,5 @@
-"""The tables of docs/models.md, computed by the code that loads models.
+"""The tables of docs/models.md, computed by the code that loads models."""
 
-`python -m tests.engine.compute.models_page` writes them into the page; a test checks that they are up
-to date.
-"""
-
-from pathlib import Path
 from typing import Any, get_args
 
 import gguf
@@ -23,8 +18,6 @@ from engine.models.memory import working_bytes
 from engine.models.text.pre_tokenizers import SPLITS
 from engine.models.weights.gguf_architectures import ARCHITECTURES
 
-PAGE = Path(__file__).parents[3] / "docs" / "models.md"
-BEGIN, END = "<!-- begin: python -m tests.engine.compute.models_page -->\n", "<!-- end -->\n"
 GB = 10**9
 # What the operating system, a browser and an editor need beside the model.
 _OTHERS = 4 * GB
@@ -149,14 +142,3 @@ def _types() -> list[str]:
             continue
         found.append(kind.name)
     return found
-
-
-def main() -> None:
-    """Write the generated part into the page."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(before + BEGIN + render() + END + after, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

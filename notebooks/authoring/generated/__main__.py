@@ -1,0 +1,5 @@
+"""`make tables`."""
+
+from authoring.generated.files import write
+
+write()
