@@ -376,7 +376,7 @@ def run(
     )
     hypothesis.settings.load_profile("mutants")
     options = [f"--ignore={folder}" for folder in WITH_MODELS.split()]
-    options += "-q -s -p no:cacheprovider -p no:nbval -p no:xdist --timeout=100".split()
+    options += "-q -s -p no:cacheprovider -p no:xdist --timeout=100".split()
     judge = Judge(chosen, out, workers, seconds)
     pytest.main([*options, *(tests or TESTS.split())], plugins=[judge])
 

@@ -193,7 +193,7 @@ def complaint(copy: Path, *kinds: str) -> str:
     checks = dict.fromkeys(check for kind in kinds for check in CHECKS[kind])
     script = "".join(DERIVED.get(kind, "") for kind in kinds)
     for command in (
-        ["-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:nbval", *checks],
+        ["-m", "pytest", "-q", "-x", "-n", "0", *checks],
         ["-c", script],
     ):
         done = run(copy, *command)

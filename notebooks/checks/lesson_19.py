@@ -202,8 +202,9 @@ def _example(rows: Sequence[Row], server: Server) -> str:
 
 
 def by_sweep(measure: Measure, limit_ms: float) -> float:
-    """Find the capacity as `engine.sweep` does; it runs until the learner's part passes."""
+    """Find the capacity as `engine.sweep` does. It runs until the learner's part passes."""
     points = list[Point]()
+    best: Point | None = None
     goals = Slo({"ttft": limit_ms})
     while (rate := next_rate(points, limit_ms)) is not None:
         rows = [
@@ -214,7 +215,9 @@ def by_sweep(measure: Measure, limit_ms: float) -> float:
             for number, (due, sent, first) in enumerate(measure(rate))
         ]  # fmt: skip
         points.append(Point(rate, rows, goals))
-    best = usable(points)
+        best = usable(points)
+        if best and any(best.rate < point.rate <= 1.1 * best.rate for point in points):
+            break  # the marks that are left are not asked for
     return best.rate if best else LOWEST
 
 

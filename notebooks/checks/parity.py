@@ -29,6 +29,6 @@ def equal(recorded: list[Recording], **settings: Any) -> int:
         config, changes = vllm_config(one.workload), dict(settings)
         if config.prefix_cache == "off":
             changes.pop("prefix_cache", None)
-        steps = replay(one.workload, msgspec.structs.replace(config, **changes))
+        steps = replay(one.workload, msgspec.structs.replace(config, **changes), like=one.steps)
         count += [step.decisions for step in steps] == [step.decisions for step in one.steps]
     return count

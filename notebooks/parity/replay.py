@@ -40,8 +40,8 @@ class Player:
         self._step = Step()
         self.outputs: list[list[int]] = [[] for _ in workload.requests]
 
-    def play(self) -> list[Step]:
-        """Play the workload to its end."""
+    def play(self, like: list[Step] | None = None) -> list[Step]:
+        """Play the workload to its end, or to the first step that is decided otherwise in `like`."""
         arrivals, engine = Arrivals(self._workload), self._engine
         steps: list[Step] = []
         while arrivals or engine.has_work():
@@ -60,6 +60,8 @@ class Player:
                     engine.abort(number)
             if not engine.has_work():  # the last request was aborted
                 continue
+            if like and steps and steps[-1].decisions != like[: len(steps)][-1].decisions:
+                return steps
             if engine.requests:  # else only a running step is left, whose tokens are dropped
                 self._step = Step([], [], [], 0, {})
                 steps.append(self._step)
@@ -86,9 +88,14 @@ class Player:
         return plan
 
 
-def replay(workload: Workload, config: EngineConfig | None = None) -> list[Step]:
-    """Play a workload on the engine with its invented tokens, by default with `vllm_config`."""
+def replay(
+    workload: Workload, config: EngineConfig | None = None, like: list[Step] | None = None
+) -> list[Step]:
+    """Play a workload on the engine with its invented tokens, by default with `vllm_config`.
+
+    It ends at the first step that is decided otherwise than the same step of `like`.
+    """
     outputs = {number: ask.output for number, ask in enumerate(workload.requests, start=1)}
     runner = CostRunner(1.0, 0.0, outputs=outputs, end_token=STOP)
     engine = Engine(runner, config or vllm_config(workload), clock=runner.clock)
-    return Player(workload, engine).play()
+    return Player(workload, engine).play(like)

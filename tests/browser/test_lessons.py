@@ -1,7 +1,6 @@
 """Lessons in JupyterLab, from top to bottom, as a learner sees them; every picture is true.
 
-Lesson 04 has boards, a comparison and questions. nbval runs the cells of all lessons; `make soak` opens
-them all here.
+Lesson 04 has boards, a comparison and questions. `make soak` opens all lessons here.
 """
 
 import json
