@@ -88,9 +88,8 @@ class Engine:
         self.validator = RequestValidator(self.config, self.tokenizer)
         self.paused = False
         self._next_id = 1
-        self.tiers: Any = None
         if self.config.host_kv_tokens or self.config.disk_kv_tokens:
-            self.tiers = extension("tiers").attached(self)
+            self.cache.tiers = extension("tiers").attached(self)
 
     @classmethod
     def load(
@@ -246,8 +245,8 @@ class Engine:
             self.recorder.request_arrived(request, submitted_at)
             if self.loop.holds is not None and self.loop.holds.live:
                 self.loop.holds.make_room(required_blocks(len(tokens), part, self.config))
-            if self.tiers is not None:
-                self.tiers.arrived(request)
+            if self.cache.tiers is not None:
+                self.cache.tiers.arrived(request)
         return self.requests[first]
 
     def validate(
@@ -291,6 +290,11 @@ class Engine:
     def tree(self) -> Any:
         """The part of the prefix cache that finds prefixes."""
         return self.cache.tree
+
+    @property
+    def tiers(self) -> Any:
+        """Memory below the GPU, None if there is none; see `engine/extensions/tiers.py`."""
+        return self.cache.tiers
 
     # Extensions, loaded when they are first used
 
@@ -348,8 +352,8 @@ class Engine:
     def clear_prefix_cache(self) -> None:
         """Evict every prefix that no live request uses."""
         self.cache.clear()
-        if self.tiers is not None:
-            self.tiers.clear()
+        if self.cache.tiers is not None:
+            self.cache.tiers.clear()
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the live objects as plain values: `StateCore`.
@@ -378,7 +382,7 @@ class Engine:
             nodes=[_node(node) for _, node in sorted(cache.nodes.items())],
             holds=[_fields(v.HoldCore, one) for _, one in sorted(holds.items())],
             window_pages=None if cache.pages is None else cache.pages.blocks,
-            tiers=None if self.tiers is None else self.tiers.slots,
+            tiers=None if cache.tiers is None else cache.tiers.slots,
             adapters=[] if scheduler.adapters is None else scheduler.adapters.in_slots,
         )
         # The copy shares no list with the live objects.
@@ -390,7 +394,7 @@ class Engine:
         self.scheduler.speculation = None
         del self.loop, self.runner, self.drafter
         self.__dict__.pop("kv_transfer", None)
-        self.tiers = None
+        self.cache.tiers = None
 
     def _emit(self, event: v.Event) -> None:
         self.log.append(event)  # `self.log` is not bound early, because a server replaces it

@@ -63,7 +63,6 @@ class Loop:
     requests    live requests by id
     outputs     their output processors
     holds       holds on cached prefixes, once there has been one
-    tiers       memory below the GPU, if there is any; see `engine/extensions/tiers.py`
     flight      the step that is being computed between two calls; only with asynchronous scheduling
     interrupt   a Ctrl-C during the forward pass; it is raised at the end of the step
     stopped     why no more steps are possible
@@ -81,7 +80,6 @@ class Loop:
     requests: dict[int, Request] = field(default_factory=dict)
     outputs: dict[int, OutputProcessor] = field(default_factory=dict)
     holds: LostBlocks | None = None
-    tiers: Any = None
     flight: Any = None
     step_count: int = 0
     interrupt: KeyboardInterrupt | None = None
@@ -208,8 +206,8 @@ class Loop:
             if row.drafts:
                 self.cache.trim(row.request)
             self.cache.cache_computed(row.request)
-            if self.tiers is not None:
-                self.tiers.computed(row.request)
+            if self.cache.tiers is not None:
+                self.cache.tiers.computed(row.request)
         for tokens in output.tokens:
             if tokens.finish_reason is not None:
                 self.finish(tokens.request, tokens.finish_reason, tokens.matched)
@@ -255,5 +253,5 @@ class Loop:
             processor.close()
         self.cache.free(request)
         self.emit(RequestFinished(request.id, reason, request.error, matched))
-        if self.tiers is not None:
-            self.tiers.finished(request)
+        if self.cache.tiers is not None:
+            self.cache.tiers.finished(request)

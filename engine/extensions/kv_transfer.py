@@ -121,6 +121,8 @@ class KVTransfer:
             window_pages.send()
         view = memoryview(pages)[(num_cached - first) * page_bytes : (end - first) * page_bytes]
         self.pages.write_pages(adopted.blocks, view)
+        if self._cache.tiers is not None:
+            self._cache.tiers.adopted(tokens[: end * size], adopted.blocks)
         texts = self._tokenizer.pieces(list(tokens[: end * size]))[num_cached * size :]
         self._recorder.prefix_adopted(
             adopted, new, texts, source, num_window_pages=num_window_pages, began=began

@@ -108,7 +108,7 @@ def test_another_run_does_not_find_blocks_of_a_named_adapter(monkeypatch, tmp_pa
     """Its name may mean other weights there; without a key, the blocks are found."""
     prompt, key = PROMPTS[0], ("poems", "")
     for run, adapter in [(b"1", key), (b"2", key), (b"3", ()), (b"4", ())]:
-        monkeypatch.setattr("engine.extensions.tiers._RUN", run)
+        monkeypatch.setattr("engine.extensions.tier_keys._RUN", run)
         engine = with_files(tmp_path, CONFIG.changed(kv_write="write_through"))
         tokens = keyed(prompt, adapter) if adapter else prompt
         engine.submit(tokens, SamplingParams(max_tokens=2))
@@ -165,7 +165,7 @@ class FailingFiles(BlockFiles):
 @pytest.mark.parametrize("writes", [0, 3])
 def test_a_full_disk_loses_nothing_but_the_copies(tmp_path: Path, writes: int) -> None:
     engine = with_files(tmp_path)
-    engine.tiers.files = FailingFiles(tmp_path, engine.tiers._form(), writes=writes)
+    engine.tiers.places.files = FailingFiles(tmp_path, engine.tiers._keys.form, writes=writes)
     assert answers(engine) == EXPECTED
     assert "No space left on device" in reasons(engine.log)["failed"]
     assert "nothing more is written" in reasons(engine.log)["failed"]  # after three in a row

@@ -20,6 +20,8 @@ from typing import Any
 from unittest import mock
 
 from engine import EventLog
+from engine.extensions.tier_down import Down
+from engine.extensions.tier_up import Up
 from engine.extensions.tiers import Tiers
 from tests.engine.workloads import make_engine, play, tiered_workload
 
@@ -36,24 +38,24 @@ def operations(seed: int) -> tuple[int, list[Operation]] | None:
     workload.config = config
     names: dict[bytes, int] = {}
     asked: list[Operation] = []
-    store, load, finished = Tiers._store, Tiers._load, Tiers.finished
+    store, load, finished = Down.store, Up._load, Tiers.finished
 
     def name(keys: Any) -> list[int]:
         return [names.setdefault(key, len(names)) for key in keys]
 
-    def storing(self: Tiers, tier: Any, keys: list[bytes], *args: Any, **more: Any) -> int:
-        before = list(self.host.blocks)
+    def storing(self: Down, tier: Any, keys: list[bytes], *args: Any, **more: Any) -> int:
+        before = list(tier.blocks)
         count = store(self, tier, keys, *args, **more)
-        if tier is self.host:
-            new = [key for key in self.host.blocks if key not in set(before)]
-            gone = [key for key in before if key not in self.host.blocks]
+        if tier.name == "host":
+            new = [key for key in tier.blocks if key not in set(before)]
+            gone = [key for key in before if key not in tier.blocks]
             request = more["request"]
-            first = self._chains[request].index(keys[0])
+            first = engine.tiers._keys._chains[request].index(keys[0])
             asked.append(["store", request, first, name(keys), name(new), name(gone)])
         return count
 
-    def loading(self: Tiers, keys: list[bytes], request: int) -> Any:
-        first = self._chains[request].index(keys[0])
+    def loading(self: Up, keys: list[bytes], request: int) -> Any:
+        first = self._keys._chains[request].index(keys[0])
         asked.append(["find", request, first, name(keys), len(keys)])
         return load(self, keys, request)
 
@@ -61,12 +63,13 @@ def operations(seed: int) -> tuple[int, list[Operation]] | None:
         asked.append(["finish", request.id])
         finished(self, request)
 
+    engine = make_engine(workload, EventLog())
     with (
-        mock.patch.object(Tiers, "_store", storing),
-        mock.patch.object(Tiers, "_load", loading),
+        mock.patch.object(Down, "store", storing),
+        mock.patch.object(Up, "_load", loading),
         mock.patch.object(Tiers, "finished", finishing),
     ):
-        play(make_engine(workload, EventLog()), workload)
+        play(engine, workload)
     return config.host_kv_tokens // config.block_size, asked
 
 

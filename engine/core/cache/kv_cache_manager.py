@@ -43,7 +43,7 @@ class KVCacheManager(ABC):
             room for all layers of every block
     nodes   the nodes of the prefix tree by id; a snapshot names the fields that it reads
     tick    logical time of the latest access; 0 if the cache does not count accesses
-    tiers   the memory below it, which gets what is evicted, if there is any; see `extensions/tiers.py`
+    tiers   the memory below it, if there is any; see `engine/extensions/tiers.py`
     """
 
     tree: PrefixLookup

@@ -94,7 +94,6 @@ class Scheduler:
         self.step = 0
         self._emit = emit
         self.speculation = speculation
-        self.tiers: Any = None  # memory below the GPU, if there is any
         self._static_batch: set[int] = set()  # roots of the requests in the current static batch
         self._admits, self._defers = hook(policy, "admit"), hook(policy, "defer")
         self.on_served = hook(policy, "on_served")
@@ -329,8 +328,8 @@ class Scheduler:
         self._emit(
             v.Admitted(request.id, request.last_node, list(request.block_table), resumed, key)
         )
-        if self.tiers is not None:
-            self.tiers.fetch(request)
+        if self.cache.tiers is not None:
+            self.cache.tiers.fetch(request)
         if not resumed and self.on_served is not None:
             self.on_served(request, request.num_uncomputed_tokens, 0)
         count = min(request.num_uncomputed_tokens, plan.budget)
