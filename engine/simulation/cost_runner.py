@@ -187,6 +187,7 @@ class CostRunner:
 
     max_context: int | None = None
     expert_loads: Sequence[Sequence[int]] = ()
+    batches_in_flight = 1  # see `pipelined_loop.py`
 
     def __init__(
         self,

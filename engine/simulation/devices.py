@@ -11,8 +11,8 @@ much KV memory as the weights leave. The divisions are those of `engine/parallel
               their experts and back by an all-to-all (vLLM: `--data-parallel-size 8
               --enable-expert-parallel`)
 
-A pipeline computes one step at a time here, as in `engine/parallel`. vLLM keeps it full with batches
-of consecutive steps, which does not shorten a step but multiplies the steps per second.
+A pipeline has a batch in each stage, as in vLLM; `pipelined_loop.py` says how it is kept full. That
+does not shorten a step but multiplies the steps per second. `engine/parallel` divides one step's batch.
 
 This is a roofline, not a measurement. It assumes that kernels reach `efficiency` of the data sheet,
 that experts are chosen evenly, and that nothing overlaps with a message. A ring all-reduce is assumed;
@@ -27,7 +27,7 @@ from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
 from engine.core.runner import Row
 from engine.models.kv_sizes import KVSizes, kv_sizes
-from engine.simulation.cost_runner import CostRunner
+from engine.simulation.cost_runner import US_PER_MS, CostRunner
 from engine.simulation.latencies import Latencies
 from engine.simulation.quantile import quantile
 from engine.simulation.simulate import simulate
@@ -234,39 +234,41 @@ class Machine:
         return self.sizes.kv.per_token() / heads / self.division.pipeline
 
     def price(self, load: StepLoad) -> Price:
-        """Return the price of a step of one replica: the cheapest number of microbatches."""
-        stages = self.division.pipeline
-        return min(
-            (self._in_parts(load, parts) for parts in range(1, stages + 1)),
-            key=lambda price: price.total,
-        )
-
-    def _in_parts(self, load: StepLoad, parts: int) -> Price:
-        """Price a step whose batch passes through the pipeline in equal parts.
-
-        The last part leaves the first stage after `parts` times its time, and has all other stages
-        before it.
-        """
-        sizes, stages = self.sizes, self.division.pipeline
-        one = load.part(parts)
-        layers = sizes.layers / stages
-        compute, links, sent = self._layer(one)
-        times = parts + stages - 1
-        head = self._roofline(
-            sizes.vocab * sizes.hidden * sizes.value_bytes / self.division.tensor,
-            2 * sizes.vocab * sizes.hidden * one.rows / self.division.tensor / self.division.expert,
-        )
-        activations = one.tokens * sizes.hidden * _VALUE_BYTES
-        borders = self.link.ms(1, activations) * (stages - 1) * (times / stages)
-        per_token = sent / max(1, one.tokens)
+        """Return the price of a step of one replica, whose batch passes through all stages."""
+        sizes, stages, (_, _, sent) = self.sizes, self.division.pipeline, self._layer(load)
+        parts = self._stage(load, last=False), self._stage(load, last=True)
+        per_token = sent / max(1, load.tokens)
         if stages > 1:  # a stage sends each token once, for all of its layers
             crossed = sizes.hidden * _VALUE_BYTES * (stages - 1) * self.division.tensor
             per_token += crossed / sizes.layers
+        (compute, links), (last_compute, last_links) = parts
         return Price(
-            compute=times * layers * compute + parts * head + self.device.step_ms,
-            links=times * layers * links + borders,
+            compute=(stages - 1) * compute + last_compute,
+            links=(stages - 1) * (links + self.border_ms(load)) + last_links,
             bytes_per_token_layer=per_token,
         )
+
+    def stages_ms(self, load: StepLoad) -> list[float]:
+        """Return for how long a batch occupies each stage."""
+        first = [self._stage(load, last=False)] * (self.division.pipeline - 1)
+        return [sum(one) for one in (*first, self._stage(load, last=True))]
+
+    def border_ms(self, load: StepLoad) -> float:
+        """Return the time from one stage to the next, in which both may compute other batches."""
+        return self.link.ms(1, load.tokens * self.sizes.hidden * _VALUE_BYTES)
+
+    def _stage(self, load: StepLoad, *, last: bool) -> tuple[float, float]:
+        """Return the time that a stage computes, and that of its messages."""
+        sizes, division = self.sizes, self.division
+        compute, links, _ = self._layer(load)
+        layers = sizes.layers / division.pipeline
+        head = 0.0
+        if last:
+            head = self.device.step_ms + self._roofline(
+                sizes.vocab * sizes.hidden * sizes.value_bytes / division.tensor,
+                2 * sizes.vocab * sizes.hidden * load.rows / division.tensor / division.expert,
+            )
+        return layers * compute + head, layers * links
 
     def _layer(self, load: StepLoad) -> tuple[float, float, float]:
         """Return a layer's time on one device, that of its messages, and the bytes that all send."""
@@ -307,6 +309,8 @@ class DeviceRunner(CostRunner):
     def __init__(self, machine: Machine) -> None:
         super().__init__(0.0, 0.0)
         self._machine = machine
+        self.batches_in_flight = machine.division.pipeline
+        self._free_ms = [0.0] * self.batches_in_flight  # when each stage is free
 
     def describe(self) -> dict[str, Any]:
         """Name the division and its device."""
@@ -315,8 +319,12 @@ class DeviceRunner(CostRunner):
         return {"name": name, "parameters": machine.sizes.kv.parameters}
 
     def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:
-        """Return the price of the rows."""
-        return self._machine.price(StepLoad.of(rows)).total
+        """Return when the rows leave the last stage. In each stage they come after earlier batches."""
+        load, began = StepLoad.of(rows), self.clock.now() / US_PER_MS
+        at = began - (border := self._machine.border_ms(load))
+        for stage, lasts in enumerate(self._machine.stages_ms(load)):
+            at = self._free_ms[stage] = max(at + border, self._free_ms[stage]) + lasts
+        return at - began
 
 
 class Figures(NamedTuple):
@@ -371,7 +379,7 @@ def figures(machine: Machine, workload: Workload, batch: int, context: int) -> F
     needed = sum(len(one.prompt) + one.params.max_tokens + 16 for one in inputs)
     settings = EngineConfig(
         token_budget=2048,
-        max_batch_size=256,
+        max_batch_size=1024,  # as in vLLM on a GPU of this size
         block_size=16,
         max_kv_tokens=min(kv_tokens, needed),  # more would only make the simulation slower
     )

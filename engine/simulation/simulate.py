@@ -15,6 +15,7 @@ from engine.core.output.processor import OutputProcessor
 from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
+from engine.simulation.pipelined_loop import PipelinedLoop
 from engine.simulation.workload import (
     Abort,
     Adopt,
@@ -96,6 +97,8 @@ class ReplayEngine(Engine):
         described = workload.tokenizer
         tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
         super().__init__(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
+        if runner.batches_in_flight > 1:
+            self.loop = PipelinedLoop(self.loop, runner.batches_in_flight)
         self.loop.new_output = self._new_output
         self._outputs = runner.outputs
         self.answers: dict[int, Answer] = {}

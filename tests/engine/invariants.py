@@ -185,7 +185,8 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     itself = preempted and engine.log.of(v.Preempted)[-1]
     in_flight = [row for step, rows in state.plans.items() if step != state.step for row in rows]
     waited_for = {row.request for row in in_flight}
-    assert len(state.plans) <= 1 + config.async_scheduling
+    depth = getattr(engine.loop, "depth", 1 + config.async_scheduling)
+    assert len(state.plans) <= depth
     assert event.rows or waited_for or (itself and itself.request == itself.needed_by), (
         "there is work, yet no request got a token"
     )

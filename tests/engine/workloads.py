@@ -23,6 +23,7 @@ from engine.extensions.draft_model import DraftModel
 from engine.extensions.kv_transfer import Pages
 from engine.simulation.checking_runner import CheckingRunner, prefix_hashes
 from engine.simulation.cost_runner import CostRunner, VirtualClock
+from engine.simulation.pipelined_loop import PipelinedLoop
 
 TOKENIZER = ByteTokenizer()
 EOS = min(TOKENIZER.eos_ids)
@@ -60,6 +61,7 @@ class Workload:
     # (before step, n-th arrival, blocks of its prompt that are not sent)
     moves: list[tuple[int, int, int]] = field(default_factory=list)
     window: int | None = None  # of sliding layers, in tokens
+    depth: int = 1  # batches in flight in a pipeline
 
 
 def next_token(tokens: Sequence[int], seed: int) -> int:
@@ -168,12 +170,16 @@ def make_engine(workload: Workload, log: EventLog | None = None, **parts: object
         log=log,
         drafter=drafter,
         # On a virtual clock, a pass in flight runs as soon as it starts: deterministic.
-        clock=VirtualClock() if config.async_scheduling or has_tiers else None,
+        clock=VirtualClock()
+        if config.async_scheduling or has_tiers or workload.depth > 1
+        else None,
         **parts,
     )
     if has_tiers:
         draw = random.Random(config.host_kv_tokens)
         engine.tiers.choose = lambda fetch, _: draw.choice([0, len(fetch) // 2, *[len(fetch)] * 4])
+    if workload.depth > 1:
+        engine.loop = PipelinedLoop(engine.loop, workload.depth)
     return engine
 
 

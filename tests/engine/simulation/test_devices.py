@@ -1,10 +1,12 @@
 """What a step costs on several devices: the closed formulas, and a simulation that charges them."""
 
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
+from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
 from engine.models.configurations import CONFIGURATIONS
 from engine.parallel.lanes import expected_bytes
@@ -91,23 +93,37 @@ def test_what_does_not_fit_has_no_times():
     assert table[1].ttft_p50 <= table[1].ttft_p99
 
 
-@pytest.mark.parametrize("division", [{"tensor": 8}, {"pipeline": 2}, {"expert": 8}])
+@pytest.mark.parametrize("division", [{"tensor": 8}, {"pipeline": 4}, {"expert": 8}])
 def test_a_simulated_step_takes_its_price(division):
+    """Alone in a pipeline; behind others it takes longer, and no stage has two batches at a time."""
     one = machine(QWEN, **division)
     workload = Workload.generate(
-        5, arrivals=poisson(9), prompt=uniform(9, 99), output=uniform(2, 9)
+        20, arrivals=poisson(90), prompt=uniform(9, 4000), output=uniform(2, 9)
     )
-    log = simulate(workload, cost=DeviceRunner(one))
-    rows = []
-    for event in log:
-        if isinstance(event, v.StepScheduled):
+    passes, rows = [], {}
+    config = EngineConfig(token_budget=2048, max_batch_size=64, max_kv_tokens=2**16)
+    for event in simulate(workload, config, cost=DeviceRunner(one)):
+        if isinstance(event, v.StepStarted):
+            step = event.step
+        elif isinstance(event, v.StepScheduled):
             ends = [row.start + row.count for row in event.rows]
             counts = [row.count for row in event.rows]
             pairs = sum(count * end for count, end in zip(counts, ends, strict=True))
-            rows = StepLoad(sum(counts), sum(ends), pairs, len(counts))
-        elif isinstance(event, v.StepFinished):
-            took = event.t["end"] - event.t["start"]
-            assert took == pytest.approx(one.price(rows).total * 1000, abs=1)
+            rows[step] = StepLoad(sum(counts), sum(ends), pairs, len(counts))
+        elif isinstance(event, v.StepFinished) and rows[event.step].tokens:
+            t = event.t
+            passes.append((t.get("launched", t["start"]), t.get("ready", t["end"]), event.step))
+    before = -1
+    for number, (start, end, step) in enumerate(passes):
+        price = one.price(rows[step]).total * 1000
+        flying = sum(other > start for _, other, _ in passes[:number])
+        assert flying < one.division.pipeline
+        if not flying:
+            assert end - start == pytest.approx(price, abs=1)
+        last = one.stages_ms(rows[step])[-1] * 1000
+        assert end >= max(start + price, before + last) - 1
+        before = end
+    assert one.division.pipeline == 1 or any(a[1] > b[0] for a, b in pairwise(passes))
 
 
 @pytest.mark.parametrize("wrong", [{"tensor": 0}, {"expert": 2, "tensor": 2}])
