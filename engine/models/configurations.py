@@ -1,6 +1,7 @@
 """The configurations of twelve models that people run: what decides the memory that they need.
 
 Each has its source, because the files themselves are on the Hub and were not fetched for this table.
+What torchtune and torchtitan build is loaded with the published weights there.
 `transformers` stands for the defaults of its configuration class, which a test compares. The entries
 of a model that is not named here come from its own config.json: `kv_sizes(entries)` reads any of them.
 """
@@ -81,16 +82,19 @@ CONFIGURATIONS = {
     ),
     "Llama 3.1 8B": Configuration(
         _llama(4096, 14_336, 32, 32),
-        "github.com/vulkomilev/oumi, configs/recipes/llama3_1/README.md",
+        "github.com/pytorch/torchtune, models/llama3_1/_model_builders.py",
     ),
     "Llama 3.1 70B": Configuration(
-        _llama(8192, 28_672, 80, 64), "github.com/Jrkrish/Smart-Recipe-Planner, Llama-3.1-70B"
+        _llama(8192, 28_672, 80, 64),
+        "github.com/pytorch/torchtune, models/llama3_1/_model_builders.py",
     ),
     "Qwen3 8B": Configuration(
-        _qwen3(4096, 12_288, 36, 32), "github.com/sanjithudupa/compute-aware-arch-search, Qwen3-8B"
+        _qwen3(4096, 12_288, 36, 32),
+        "github.com/pytorch/torchtune, models/qwen3/_model_builders.py",
     ),
     "Qwen3 32B": Configuration(
-        _qwen3(5120, 25_600, 64, 64), "github.com/zyzshishui/slime, scripts/models/qwen3-32B.sh"
+        _qwen3(5120, 25_600, 64, 64),
+        "github.com/pytorch/torchtune, models/qwen3/_model_builders.py",
     ),
     "Qwen3 30B-A3B": Configuration(
         _qwen3(2048, 6144, 48, 32, num_key_value_heads=4)
@@ -100,7 +104,7 @@ CONFIGURATIONS = {
             "num_experts_per_tok": 8,
             "moe_intermediate_size": 768,
         },
-        "github.com/zyzshishui/slime, scripts/models/qwen3-30B-A3B.sh",
+        "github.com/pytorch/torchtitan, models/qwen3/flavors.py",
     ),
     "Gemma 3 27B": Configuration(
         {
@@ -118,7 +122,9 @@ CONFIGURATIONS = {
         },
         "github.com/huggingface/transformers, models/gemma3/convert_gemma3_weights.py",
     ),
-    "gpt-oss-20b": Configuration(_gpt_oss(24, 32), "github.com/EchoCog/gpt-oss-20b, config.json"),
+    "gpt-oss-20b": Configuration(
+        _gpt_oss(24, 32), "github.com/pytorch/torchtitan, models/gpt_oss/flavors.py"
+    ),
     "gpt-oss-120b": Configuration(_gpt_oss(36, 128), "transformers, GptOssConfig"),
     "DeepSeek-V3": Configuration(
         {
