@@ -399,6 +399,28 @@ _ALL = (
         select="Eva",
     ),
     Recipe(
+        name="adapters",
+        caption="Three adapters and the base model share an engine that has slots for two. Dev has "
+        "waited three steps with the adapter sql; Bo has just finished, so no request uses chat, and "
+        "sql takes its slot. His prompt begins with the same 24 tokens as everyone's, but KV of "
+        "another adapter would be wrong for him, so he computes all 31. Gus needs chat again and "
+        "waits until Dev is done; its KV is still cached then, because KV outlives the slot.",
+        speakers=(
+            Speaker("Ada", 1, shared=24, own=6, output=18, adapter="legal"),
+            Speaker("Bo", 1, shared=24, own=8, output=6, adapter="chat"),
+            Speaker("Cleo", 2, shared=24, own=5, output=16),
+            Speaker("Dev", 4, shared=24, own=7, output=10, adapter="sql"),
+            Speaker("Eva", 5, shared=24, own=9, output=8, adapter="legal"),
+            Speaker("Gus", 7, shared=24, own=6, output=6, adapter="chat"),
+        ),
+        config=EngineConfig(
+            token_budget=64, max_batch_size=6, max_kv_tokens=32 * 8, block_size=8, max_loras=2
+        ),
+        cost=Cost(10, 0.25, per_adapter_ms=0.5, adapter_load_ms=4),
+        step=7,
+        select="Dev",
+    ),
+    Recipe(
         name="thirty",
         caption="Thirty people press Enter together. In step 1 the budget is enough for two prompts; "
         "then the 24 tokens that all prompts begin with are in the cache, and in step 2 Cleo "

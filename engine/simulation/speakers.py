@@ -60,6 +60,7 @@ class Speaker:
     step        the request arrives before this step, or at `at_ms` if that is given
     n           number of samples, each with its own answer
     max_tokens  None: exactly the length of the answer
+    adapter     the LoRA adapter that it uses, if any
     prompt, answer   texts to use instead of generated ones; `output` still limits the answer
     """
 
@@ -73,6 +74,7 @@ class Speaker:
     n: int = 1
     priority: int = 0
     max_tokens: int | None = None
+    adapter: str = ""
     prompt: str = ""
     answer: str = ""
 
@@ -115,6 +117,7 @@ def _arrival(number: int, speaker: Speaker, words: dict[str, int]) -> Arrival:
         label=speaker.name,
         priority=speaker.priority,
         texts=texts,
+        extra_key=(speaker.adapter, "") if speaker.adapter else (),
         answers={
             sample: _answer(speaker, number, sample, asked, words) for sample in range(speaker.n)
         },

@@ -123,7 +123,12 @@ class Reader:
 
     def _arrive(self, request: int, at: int) -> None:
         known = self._state.requests[request]
-        args = {"prompt_tokens": known.prompt_length, "max_tokens": known.max_tokens}
+        args: dict[str, Any] = {
+            "prompt_tokens": known.prompt_length,
+            "max_tokens": known.max_tokens,
+        }
+        if known.extra_key and known.extra_key[0]:
+            args["adapter"] = known.extra_key[0]
         self._requests.arrive(request, known.label, at, args | {"priority": known.priority})
 
     def _start_window(self) -> None:

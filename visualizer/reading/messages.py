@@ -90,6 +90,23 @@ def reason_words(state: State, scheduled: v.StepScheduled, who: int | str = "it"
     )
 
 
+def put_off_words(state: State, reason: str, request: int) -> str:
+    """Say why a waiting request was passed over."""
+    adapter = next(iter(state.requests[request].extra_key), "")
+    clause = MESSAGES["reasons"][reason]["clause"]
+    return text(clause, who="it", whose=f"its adapter {adapter}", adapters=1)
+
+
+def slot_words(events: Iterable[v.Event], request: int) -> str:
+    """Say what an admission does to the slots for adapters; "" if it changes none."""
+    words = MESSAGES["adapter"]
+    for one in events:
+        if isinstance(one, v.AdapterChanged) and one.request == request:
+            replaced = text(words["replaced"], evicted=one.evicted) if one.evicted else ""
+            return text(words["loaded"], adapter=one.adapter, slot=str(one.slot)) + replaced
+    return ""
+
+
 def supply_words(free: int, evictable: int) -> str:
     """Say how many KV blocks are free and how many can be evicted."""
     return text(MESSAGES["supply"], free=free, evictable=evictable)

@@ -15,15 +15,15 @@ from engine.core.log.state import ROOT
 from visualizer.logs import state_before
 from visualizer.reading.knowledge import half_dot
 from visualizer.reading.messages import (
-    MESSAGES,
     Words,
     admission_words,
     count,
-    fill,
     moved_words,
     preemption_words,
+    put_off_words,
     reason_words,
     row_words,
+    slot_words,
     stalled_words,
     supply_words,
     wasted_words,
@@ -186,15 +186,18 @@ class Story:
         computes += self._in_vain(event.request) if row else ""
         adopted = self.state_at(self.events.index(event)).adopted_prefix(event.node)
         words = admission_words(found, length, resumed=event.resumed, adopted=adopted)
-        moves = moved_words(self.events, event.request, self.after.block_size)
-        return [words + (f"; {moves}" if moves else "") + computes]
+        more = (
+            moved_words(self.events, event.request, self.after.block_size),
+            slot_words(self.events, event.request),
+        )
+        return ["; ".join(filter(None, (words, *more))) + computes]
 
     def waits(self, request: int) -> Words:
         """Say why a waiting request is not admitted."""
         if self.scheduled is None:
             return ["waits: scheduling the step failed"]
         if (put_off := dict(self.scheduled.skipped).get(request)) is not None:
-            return ["waits because ", *fill(MESSAGES["reasons"][put_off]["clause"], who="it")]
+            return ["waits because ", put_off_words(self.after, put_off, request)]
         blocked = self.scheduled.blocked
         if blocked is None:
             return ["waits"]

@@ -14,9 +14,11 @@ from engine.core.log import EventLog, State
 from engine.core.log import vocabulary as v
 from engine.simulation.scenarios import SCENARIOS, Recipe, scenario, write
 from engine.simulation.speakers import Speaker, workload_of
-from tests.facts import raises_naming
+from tests.facts import assert_names, raises_naming
 from visualizer import read
 from visualizer.reading.rows.requests import RequestRow
+from visualizer.reading.story import Story
+from visualizer.reading.why import why
 from visualizer.scenario import RECORDED
 
 Claim = Callable[["Told"], None]
@@ -278,6 +280,20 @@ def experts(told: Told) -> None:
     assert told.row("Eva", 8) == (0, 58)
     assert (*loads.busiest[:3], round(loads.busiest.times_mean)) == (7, 9, 31, 4)
     assert [one.experts - one.idle for one in (loads, before)] == [127, 38]
+
+
+@claims
+def adapters(told: Told) -> None:
+    [change] = told.events(7, v.AdapterChanged)
+    assert (change.adapter, change.evicted, change.request) == ("sql", "chat", told.id_of("Dev"))
+    skipped = [told.events(step, v.StepScheduled)[0].skipped for step in range(4, 17)]
+    dev, gus = ([(told.id_of(name), "adapter_slot")] for name in ("Dev", "Gus"))
+    assert skipped == [dev] * 3 + [gus] * 10
+    assert len({tuple(one.prompt[:24]) for one in told.log.of(v.RequestArrived)}) == 1
+    assert (told["Bo"].finished_step, told.row("Dev", 7)) == (6, (0, 31))
+    assert (told["Dev"].finished_step, told.row("Gus", 17)) == (16, (24, 6))
+    assert_names(why(told.log, dev[0][0], 5), "sql", "legal", "Ada", "Eva", "chat", "Bo")
+    assert_names(Story(told.log, 7).fate(dev[0][0])[0], "sql", "slot 1", "chat")
 
 
 @claims

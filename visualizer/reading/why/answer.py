@@ -16,6 +16,7 @@ from visualizer.reading.messages import (
     count,
     mask_words,
     preemption_words,
+    put_off_words,
     reason_words,
     row_words,
     stalled_words,
@@ -133,17 +134,16 @@ class _Answer:
 
     # Waiting
 
-    def _adapter(self, request: int) -> str:
-        return next(iter(self.state.requests[request].extra_key), "")
+    def _users(self, adapter: str) -> list[int]:
+        requests = self.state.requests
+        return [one for one in self.state.running if adapter in requests[one].extra_key[:1]]
 
     def _waits(self) -> Iterator[str]:
         if (reason := dict(self.event.skipped).get(self.id)) is not None:
-            yield f"waits because {text(MESSAGES['reasons'][reason]['clause'], who='it')}."
+            yield f"waits because {put_off_words(self.state, reason, self.id)}."
             if reason == "adapter_slot":
-                adapter, slots = self.state.requests[self.id].extra_key[0], self.state.adapters
-                users = [one for one in self.state.running if self._adapter(one) in slots]
-                used = ", ".join(f"{self._adapter(one)} by {self.name(one)}" for one in users)
-                yield f"It uses the adapter {adapter}; in use are {used}."
+                users = ((self.names(self._users(one)), one) for one in self.state.adapters)
+                yield "In use: " + "; ".join(f"{one} by {names}" for names, one in users) + "."
             else:
                 yield from self._deferral()
             return

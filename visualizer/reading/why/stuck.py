@@ -14,7 +14,7 @@ from visualizer.indexed import facts
 from visualizer.indexed.known import Known, known_of
 from visualizer.indexed.step_facts import TIMES
 from visualizer.reading.durations import duration
-from visualizer.reading.messages import MESSAGES, reason_words, text
+from visualizer.reading.messages import MESSAGES, put_off_words, reason_words, text
 from visualizer.reading.waterfall.causes import FOR_ALL
 from visualizer.reading.waterfall.parts import mark_of
 from visualizer.reading.why.find import unique_names
@@ -133,7 +133,7 @@ class _Queue:
         reason, behind, need, have, words = None, None, None, None, _WORDS["unknown"]
         if (put_off := dict(self.event.skipped).get(id_)) is not None:
             reason = put_off
-            words = text(MESSAGES["reasons"][reason]["clause"], who="it")
+            words = put_off_words(self.state, reason, id_)
         elif blocked is not None:
             reason = blocked.reason
             if blocked.request == id_ or reason in FOR_ALL:

@@ -1,6 +1,7 @@
 /** The text of tooltips: lines about the thing under the pointer. */
 
 import { plural } from "../drawing/html.ts";
+import { adapterOfBlock, adapterWords } from "../model/adapters.ts";
 import { duration } from "../model/duration.ts";
 import type { Frame } from "../model/frame.ts";
 import { plain } from "../model/index.ts";
@@ -26,7 +27,8 @@ export function describeLane(
   if (!onLanes) return inPlot ? describeStep(model, step) : null;
   if (!span) return null;
   const at = inPlot ? step : cursor;
-  const head = `${span.label && span.label !== span.name ? `${span.name}, ${span.label}` : span.name}: ${span.promptLength} prompt tokens, at most ${span.maxTokens} output tokens`;
+  const adapter = adapterWords(span);
+  const head = `${span.label && span.label !== span.name ? `${span.name}, ${span.label}` : span.name}: ${span.promptLength} prompt tokens, at most ${span.maxTokens} output tokens${adapter && `, ${adapter}`}`;
   const wasted = rowWasted(span, at);
   const words = describeSegment(model, span, at);
   return [head, `step ${at}: ${words}${wasted ? `, ${wastedWords(wasted)}` : ""}`];
@@ -132,6 +134,8 @@ export function describeBlock(model: Model, frame: Frame, id: number): Line[] | 
     ? `in the prefix tree (node ${block.node})`
     : "not in the prefix tree yet";
   lines.push(`${block.filled} of ${block.slots} slots filled, ${tree}`);
+  const adapter = adapterOfBlock(frame, id);
+  if (adapter) lines.push(`KV of the adapter ${adapter}: only its requests can use it`);
   if (block.lacksPage) lines.push("no window page: sliding layers no longer have its KV");
   const text = frame.blockTexts(id).join("");
   if (text) lines.push({ text: text.replace(/\n/g, "⏎") });

@@ -10,6 +10,7 @@
  *   finished    a mark and the reason
  */
 
+import { adapterOf } from "../model/adapters.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan, Segment } from "../model/request_spans.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
@@ -122,7 +123,7 @@ export function drawLife(
         if (isLast && forms.words && scale.width >= 3) {
           const word = countWords(scene, span, i, base, forms);
           const takesName: boolean = !isNamed && painter.measure(span.name, NAME) <= word.room;
-          words.push({ ...word, name: takesName ? span.name : "" });
+          words.push({ ...word, ...(takesName && { name: span.name, whose: adapterOf(span) }) });
           isNamed ||= takesName;
           hasCount = true;
         }
@@ -166,7 +167,7 @@ function nameWord({ scale, model }: LaneScene, span: RequestSpan, stay: Stay, y:
     ({ kind, from: begin }) => begin > from && kind !== "decode" && kind !== "waiting",
   );
   const end = next ? scale.x(next.from) : scale.end(span.finished?.step ?? model.lastStep);
-  return { name: span.name, text: "", x, y, room: end - x, until: stay.from };
+  return { name: span.name, text: adapterOf(span), x, y, room: end - x, until: stay.from };
 }
 
 /** A hairline from the first step in which it ran to its last. */

@@ -11,6 +11,7 @@ import { LABELLED } from "./lane_drafts.ts";
 
 export interface LaneWord {
   name?: string;
+  whose?: string; // the adapter of what has the name, if there is room for it
   text: string;
   long?: string | false; // a form of it that explains, for where there is room
   topic?: string; // what that explains
@@ -103,14 +104,16 @@ export function placeWords(painter: CanvasPainter, words: LaneWord[]) {
   const told = new Set();
   const ends = new Map(); // by height: where the last words end
   for (const word of words) {
-    const { name, text, long, topic, x, y, behind } = word;
+    const { name, whose, text, long, topic, x, y, behind } = word;
     const { room = Infinity, until = 0 } = word;
     if (behind && x < (ends.get(y) ?? -Infinity) + 4) continue;
     const lead = name ? painter.measure(name, NAME) + (text ? 4 : 0) : 0;
     const fits = (candidate: string) => lead + painter.measure(candidate, SMALL) <= room;
     const explains = long && !told.has(topic) && fits(long);
     if (explains) told.add(topic);
-    const written = explains ? long : fits(text) ? text : "";
+    const plain = explains ? long : fits(text) ? text : "";
+    const full = whose ? `${whose}, ${plain}` : plain;
+    const written = fits(full) ? full : plain;
     const named = name && lead - (text ? 4 : 0) <= room ? name : "";
     if (!written && !named) continue;
     const end = x + lead + painter.measure(written, SMALL);

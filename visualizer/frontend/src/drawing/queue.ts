@@ -1,5 +1,6 @@
 /** Draws the rows of the open queue. */
 
+import { adapterWords } from "../model/adapters.ts";
 import { duration } from "../model/duration.ts";
 import type { Frame } from "../model/frame.ts";
 import { isSecret } from "../model/knowledge.ts";
@@ -125,7 +126,9 @@ function rowWords(
   const waiting = ages.get(span.id);
   const age = waiting?.age == null ? [] : [`${duration(waiting.age)} old`];
   const blocker = waiting ? [blockerWords(model, waiting)] : [];
-  const lead = [...(isPreempted ? ["preempted"] : []), ...age, ...blocker];
+  const adapter = adapterWords(span);
+  const whose = adapter ? [adapter] : [];
+  const lead = [...whose, ...(isPreempted ? ["preempted"] : []), ...age, ...blocker];
   const isNarrow = scale.right - scale.left < NARROW;
   return (isNarrow ? lead : [...lead, ...(isKnown ? [`${needs}${found}`] : []), then]).join("; ");
 }

@@ -66,7 +66,9 @@ function waiting(frame: Frame, id: number) {
   const place = frame.waiting.indexOf(id);
   const line = place ? `${place} before you.` : "You are first in the queue.";
   const { reason, head } = frame.waitOf(id);
-  return reason && head === id ? say`${capital(say`${frame.reasonFor(reason)}`)}. ${line}` : line;
+  return reason && head === id
+    ? say`${capital(say`${frame.reasonFor(reason, [id])}`)}. ${line}`
+    : line;
 }
 
 function ending({ finished, maxTokens }: RequestSpan) {

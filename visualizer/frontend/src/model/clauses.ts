@@ -136,6 +136,18 @@ export const CLAUSES: Record<string, (frame: Frame, add: Add) => void> = {
     }
   },
 
+  /** An adapter that leaves its slot to that of an admitted request. */
+  replaced({ model, story }, add) {
+    for (const { adapter, evicted, slot, request } of story.slots) {
+      const whose = say`${model.tag(Number(request))}'s adapter ${adapter}`;
+      if (adapter && evicted)
+        add(
+          5,
+          say`${whose} goes into slot ${slot}${fill(messages.adapter.replaced, { evicted })}.`,
+        );
+    }
+  },
+
   /** A request of which the budget leaves tokens for later. */
   cut(frame, add) {
     const row = frame.story.rows.find(({ end, length }) => end < length);
@@ -222,7 +234,7 @@ export const CLAUSES: Record<string, (frame: Frame, add: Add) => void> = {
     const reasons = new Map(story.scheduled.skipped);
     for (const reason of new Set(deferred.map((id) => reasons.get(id) ?? ""))) {
       const same = deferred.filter((id) => reasons.get(id) === reason);
-      const why = frame.reasonFor(reason, agree(same, "it", "them"));
+      const why = frame.reasonFor(reason, same);
       const who = say`${names(frame, same, 3)} ${agree(same, "waits", "wait")}`;
       add(6, say`${who} because ${why}.`);
     }

@@ -6,6 +6,7 @@
  * request that caused them: running requests in order of admission, then the queue.
  */
 
+import { adapterWords, slotWords } from "./adapters.ts";
 import type { Frame } from "./frame.ts";
 import { halfDot, isSecret, lacks } from "./knowledge.ts";
 import {
@@ -207,7 +208,8 @@ function admitted(frame: Frame, admission: Admission) {
   const after = waited ? ` after ${count(waited, "step")}` : "";
   const words = admissionWords(frame.model, { resumed, after, found, length });
   const moved = movedWords(frame.story.moves, request, frame.state.blockSize);
-  const spans = say`${words}${adoptedWords(prefix)}${moved && `; ${moved}`}`;
+  const slot = slotWords(frame, request);
+  const spans = say`${words}${adoptedWords(prefix)}${moved && `; ${moved}`}${slot && `; ${slot}`}`;
   return line(admission, "admitted", spans, { heat: found ? "hit" : "admitted" });
 }
 
@@ -296,7 +298,7 @@ function waiting(frame: Frame) {
     const verb = agree(requests, "waits", "wait");
     const spans = isBehind(group)
       ? say`${verb} ${halfDot(model, "waiting_reasons")}behind ${model.tag(head)}`
-      : say`${verb} ${halfDot(model, "waiting_reasons")}because ${frame.reasonFor(reason, agree(requests, "it", "them"))}`;
+      : say`${verb} ${halfDot(model, "waiting_reasons")}because ${frame.reasonFor(reason, requests)}`;
     return line({ request: requests[0], seq }, "waits", spans, { requests });
   });
 }
@@ -304,9 +306,17 @@ function waiting(frame: Frame) {
 export function outcomes(frame: Frame): Decision[] {
   const { model, story, events } = frame;
   const arrived = story.arrived.map((request) => {
-    const tokens = count(model.requestSpan(request).promptLength, "prompt token");
-    return line({ request, seq: events.from }, "arrived", say`arrives with ${tokens}`);
+    const span = model.requestSpan(request);
+    const tokens = count(span.promptLength, "prompt token");
+    const adapter = adapterWords(span);
+    const spans = say`arrives with ${tokens}${adapter && ` for the ${adapter}`}`;
+    return line({ request, seq: events.from }, "arrived", spans);
   });
+  const removed = story.slots
+    .filter(({ adapter }) => !adapter)
+    .map(({ seq, evicted, slot }) =>
+      line({ request: null, seq }, "evicted", fill(messages.adapter.removed, { evicted, slot })),
+    );
   const forked = story.forks.map((fork) => {
     const blocks = count(fork.blocks, "block");
     const spans = say`is another sample of ${model.tag(fork.parent)}'s prompt and shares its ${blocks}`;
@@ -326,7 +336,7 @@ export function outcomes(frame: Frame): Decision[] {
     const why = rowWasted(model.requestSpan(row.request), row.of);
     return why ? line(row, "wasted", say`its row was ${wastedWords(why, row.of)}`) : [];
   });
-  return [...arrived, ...wasted, ...forked, ...joined, ...ended];
+  return [...arrived, ...removed, ...wasted, ...forked, ...joined, ...ended];
 }
 
 function endingWords(frame: Frame, { request, reason, message, table, seq }: Ending) {

@@ -3,6 +3,7 @@
  * computed when it is first read, so that a board without a tree does not compute one.
  */
 
+import { adapterOf } from "./adapters.ts";
 import { decisions, outcomes } from "./decisions.ts";
 import type { State } from "./fold.ts";
 import { type Fate, fateOf } from "./happenings.ts";
@@ -12,6 +13,7 @@ import { type Row, Story } from "./story.ts";
 import { tokensPanel } from "./tokens.ts";
 import { findPrefix, type TreeNode, treeOf } from "./tree.ts";
 import { waitIn } from "./waits.ts";
+import { agree } from "./words.ts";
 
 export interface Block {
   id: number;
@@ -133,9 +135,18 @@ export class Frame {
     return this.story.blocked ? whyBlocked(this.story.blocked, this.state.settings) : "";
   }
 
-  /** The words for a reason: the head's obstacle, or why the policy skipped requests before the head. */
-  reasonFor(reason: string, who = "it") {
-    if (reason === "adapter_slot") return text(messages.reasons.adapter_slot.clause, { who });
+  /** The words for the reason of some requests: the head's obstacle, or why they were passed over. */
+  reasonFor(reason: string, ids: number[]) {
+    const who = agree(ids, "it", "them");
+    if (reason === "adapter_slot") {
+      const names = new Set(ids.map((id) => adapterOf(this.model.requestSpan(id))));
+      const { size: adapters } = names;
+      const whose = agree(ids, "its ", "their ");
+      return text(messages.reasons.adapter_slot.clause, {
+        whose: whose + (adapters > 1 ? "adapters" : `adapter ${[...names]}`),
+        adapters,
+      });
+    }
     if (reason === this.story.blocked?.reason && reason !== "policy") return this.obstacle;
     return text(messages.reasons.policy.clause, { who });
   }

@@ -99,6 +99,8 @@ export class Story {
   adoptions: (Events["prefix_adopted"] & { seq: number })[] = [];
   /** Between the GPU and the tiers below it. */
   moves: (Events["blocks_moved"] & { seq: number })[] = [];
+  /** Of adapters. */
+  slots: (Events["adapter_changed"] & { seq: number })[] = [];
   rows: Row[] = [];
   /** Running requests that got nothing. */
   stalled: { request: number; reason: string; seq: number }[] = [];
@@ -179,6 +181,9 @@ export class Story {
         break;
       case "blocks_moved":
         this.moves.push({ ...event, seq });
+        break;
+      case "adapter_changed":
+        this.slots.push({ ...event, seq });
         break;
       case "blocks_allocated":
         for (const block of event.blocks) this.taken.push({ request, block, seq });

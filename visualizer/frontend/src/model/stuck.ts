@@ -69,7 +69,8 @@ export function stuckWords(frame: Frame, queue: Waiting[]): Span[] {
     queue.find(({ behind, reason }) => behind === null && !PUT_OFF.has(reason)) ?? queue[0];
   if (!head) return [];
   const who = model.tag(head.request);
-  const reason = head.reason === null ? messages.stuck.unknown : frame.reasonFor(head.reason);
+  const reason =
+    head.reason === null ? messages.stuck.unknown : frame.reasonFor(head.reason, [head.request]);
   const behind = queue.filter((one) => one.behind === head.request).length;
   const rest = behind ? text(messages.stuck.rest, { behind }) : "";
   const { age, steps } = head;

@@ -170,12 +170,12 @@ function chainsOf(state: State, nodes: TreeNode[]) {
 
 /**
  * The cached prefix of a waiting request: whole blocks, and never all of its tokens, because at least one token
- * has to be computed for its logits.
+ * has to be computed for its logits. Only a prefix of the same adapter and salt can be found.
  */
 export function findPrefix(
   tree: TreeNode[],
   state: State,
-  { content, length }: RequestState,
+  { content, length, extra_key }: RequestState,
 ): { nodes: number[]; blocks: number[] } {
   const size = state.blockSize;
   const limit = state.settings.prefix_cache === "off" ? 0 : Math.floor((length - 1) / size);
@@ -190,7 +190,11 @@ export function findPrefix(
       }
       return true;
     };
-    const next = tree.find((node) => node.parent === parent && agrees(node.tokens, 0));
+    const isOwn = ({ parts: [top] }: TreeNode) => `${top.extra_key ?? []}` === `${extra_key}`;
+    const next = tree.find(
+      (node) =>
+        node.parent === parent && (parent !== ROOT || isOwn(node)) && agrees(node.tokens, 0),
+    );
     if (!next) break;
     const { tokens } = next;
     const most = Math.min(next.blocks.length, limit - blocks.length);

@@ -9,6 +9,7 @@ import type { Panel } from "../board/board.ts";
 import type { ViewStore } from "../board/store.ts";
 import { h, visible } from "../drawing/html.ts";
 import { outOf } from "../drawing/strip.ts";
+import { adapterOf, hasAdapters } from "../model/adapters.ts";
 import { duration } from "../model/duration.ts";
 import type { Block, Frame } from "../model/frame.ts";
 import { type Fact, halfDot, knowledgeWords, lacks } from "../model/knowledge.ts";
@@ -89,15 +90,20 @@ export function requestTable({ model, frame, store }: Source) {
     (id) => model.request(id) ?? [],
   );
   const mark = halfDot(model, "waiting_reasons");
-  const rows = here.slice(0, MOST).map(({ id, name, label, promptLength }) => {
+  const isAdapted = hasAdapters(model);
+  const rows = here.slice(0, MOST).map((span) => {
+    const { id, name, label, promptLength } = span;
     const { reason, head } = frame.waitOf(id);
-    const why = head === id ? frame.reasonFor(`${reason}`) : `behind ${model.request(head)?.name}`;
+    const why =
+      head === id ? frame.reasonFor(`${reason}`, [id]) : `behind ${model.request(head)?.name}`;
     const { words } = frame.phase(id);
     const whole = label && label !== name ? `${name}, ${label}` : name;
-    return [whole, reason ? `${words} (${mark}${why})` : words, String(promptLength)];
+    const whose = isAdapted ? [adapterOf(span) || "none"] : [];
+    return [whole, reason ? `${words} (${mark}${why})` : words, String(promptLength), ...whose];
   });
   const caption = `Requests at step ${frame.step}`;
-  return table(caption, ["request", "state", "prompt tokens"], rows, here.length);
+  const heads = ["request", "state", "prompt tokens", ...(isAdapted ? ["adapter"] : [])];
+  return table(caption, heads, rows, here.length);
 }
 
 export function blockTable({ model, frame, store }: Source) {

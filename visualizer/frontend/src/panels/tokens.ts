@@ -7,10 +7,12 @@ import type { CanvasPainter, Paint } from "../drawing/canvas_painter.ts";
 import { closest, h, plural } from "../drawing/html.ts";
 import { markOf } from "../drawing/marks.ts";
 import { chip } from "../drawing/words_html.ts";
+import { adapterWords } from "../model/adapters.ts";
 import { duration } from "../model/duration.ts";
 import type { Frame } from "../model/frame.ts";
 import { isSecret, knowledgeWords, missing } from "../model/knowledge.ts";
 import { maskWords } from "../model/messages.ts";
+import type { RequestSpan } from "../model/request_spans.ts";
 import { baseline, Painted, paintWords, TITLE } from "./painted.ts";
 
 /** of the selected request */
@@ -55,7 +57,7 @@ export class TokensPanel extends Part {
       panel.vain === null &&
       !panel.output.some(({ mask }) => mask);
     if (key === this.written || !isPlain || isSecret(span.tokens)) return false;
-    const words = summary(panel);
+    const words = summary(panel, span);
     const painter = picture.begin(width, HEAD + MOST_LINES * LINE, board, words);
     const form = { width, size: TITLE.size, line: 16 };
     const name = [{ text: span.name, request: span.id }];
@@ -172,7 +174,7 @@ function tokenNodes(context: BoardContext, panel: Tokens | undefined, blocks: nu
   const head = h(
     "h2",
     chip(Number(selected), context),
-    h("span.count.small.muted", summary(panel)),
+    h("span.count.small.muted", summary(panel, model.requestSpan(Number(selected)))),
   );
   if (isSecret(model.requestSpan(Number(selected)).tokens)) {
     const isCut = model.info.tokenizer?.trace_text === "off";
@@ -251,8 +253,10 @@ function draftLine(checked: Tokens["checked"]) {
   return h("div.drafts", h("strong", line), h("div.flow", h("span.names", ...heads), ...nodes));
 }
 
-function summary({ prompt, output, found, ttft, maxTokens }: Tokens) {
+function summary({ prompt, output, found, ttft, maxTokens }: Tokens, span: RequestSpan) {
+  const adapter = adapterWords(span);
   const parts = [
+    ...(adapter ? [adapter] : []),
     `${prompt.length} prompt tokens${found ? `, ${found} of them from the cache` : ""}`,
     `${output.length} of at most ${maxTokens} output tokens${ttft && ttft > 0 ? `, first after ${duration(ttft)}` : ""}`,
   ];

@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { gunzipSync } from "node:zlib";
+
+import { describeBlock } from "../src/board/descriptions.ts";
+import { placeWords } from "../src/drawing/lane_words.ts";
+import { adapterOf, adapterOfBlock, slotWords } from "../src/model/adapters.ts";
+import { Model } from "../src/model/index.ts";
+import { stuck, stuckWords } from "../src/model/stuck.ts";
+import { plain } from "../src/model/words.ts";
+import { parseLog } from "./model/read.js";
+
+const file = new URL("../../scenarios/adapters.jsonl.gz", import.meta.url);
+const model = new Model(parseLog(gunzipSync(readFileSync(file)).toString()).events);
+const idOf = (name) => model.requests.find((one) => one.name === name).id;
+const [dev, eva, gus] = ["Dev", "Eva", "Gus"].map(idOf);
+
+test("a waiting request would hit KV of its own adapter only, also when that has lost its slot", () => {
+  assert.deepEqual(model.frame(6).path(dev).blocks, []);
+  const { state } = model.frame(8);
+  assert.ok(!state.adapters.includes("chat"));
+  const hit = model.frame(17).story.admissions.find(({ request }) => request === gus).blocks;
+  assert.deepEqual(model.frame(8).path(gus).blocks, hit);
+});
+
+test("each block in use or cached has the adapter of the requests that can use it", () => {
+  for (let step = 1; step <= model.lastStep; step++) {
+    const frame = model.frame(step);
+    for (const { id, owners } of frame.blocks)
+      for (const owner of owners)
+        assert.equal(adapterOfBlock(frame, id), adapterOf(model.requestSpan(owner)));
+  }
+  const frame = model.frame(8);
+  const cached = frame.path(gus).blocks;
+  assert.deepEqual(new Set(cached.map((id) => adapterOfBlock(frame, id))), new Set(["chat"]));
+  assert.ok(describeBlock(model, frame, cached[0]).some((line) => /adapter chat/.test(line)));
+});
+
+test("an admission says which adapter it loads and which one leaves, others say nothing", () => {
+  assert.match(slotWords(model.frame(7), dev), /sql.*slot 1.*chat/);
+  assert.equal(slotWords(model.frame(5), eva), "");
+  const words = stuckWords(model.frame(8), stuck(model, 8));
+  assert.match(plain(words), /Gus.*adapter chat/);
+});
+
+test("a lane's label names the adapter where it has room, and the count comes first", () => {
+  const painter = { measure: (text) => text.length };
+  const word = { name: "Ada", whose: "legal", text: "30", x: 0, y: 0 };
+  const written = (room) => placeWords(painter, [{ ...word, room }])[0].written;
+  assert.deepEqual([40, 10, 7].map(written), ["legal, 30", "30", ""]);
+});
