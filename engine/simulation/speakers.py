@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from engine.core.sampling_params import SamplingParams
+from engine.extensions.adapters import salt_digest
 from engine.simulation.workload import Answer, Arrival, Workload
 
 NAMES = (
@@ -60,7 +61,7 @@ class Speaker:
     step        the request arrives before this step, or at `at_ms` if that is given
     n           number of samples, each with its own answer
     max_tokens  None: exactly the length of the answer
-    adapter     the LoRA adapter that it uses, if any
+    adapter, salt    of the request; see `engine/extensions/prefix_keys.py`
     prompt, answer   texts to use instead of generated ones; `output` still limits the answer
     """
 
@@ -75,6 +76,7 @@ class Speaker:
     priority: int = 0
     max_tokens: int | None = None
     adapter: str = ""
+    salt: str = ""
     prompt: str = ""
     answer: str = ""
 
@@ -121,6 +123,9 @@ def _arrival(number: int, speaker: Speaker, words: dict[str, int]) -> Arrival:
         answers={
             sample: _answer(speaker, number, sample, asked, words) for sample in range(speaker.n)
         },
+        extra_key=(speaker.adapter, salt_digest(speaker.salt))
+        if speaker.adapter or speaker.salt
+        else (),
     )
 
 

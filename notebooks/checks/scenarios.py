@@ -218,6 +218,20 @@ def busy() -> EventLog:
     return simulate(Load().at(12), EngineConfig(), cost=MACHINE)
 
 
+def five_customers() -> EventLog:
+    """Lesson 22: people of three firms, two of whose adapters are in a slot."""
+    people = workload_of(
+        [
+            Speaker("Ada", step=1, own=24, output=14, adapter="law"),
+            Speaker("Bo", step=1, own=20, output=8, adapter="shop"),
+            Speaker("Cleo", step=3, own=20, output=10, adapter="toys"),
+            Speaker("Dev", step=5, own=20, output=10, adapter="law"),
+            Speaker("Eva", step=5, own=20, output=10),
+        ]
+    )
+    return simulate(people, EngineConfig(max_loras=2, max_batch_size=6), cost=MACHINE)
+
+
 def two_models() -> Any:
     """Lesson 21: how many users fit beside the weights of two models, on one GPU of 80 GB."""
     from engine.models.configurations import CONFIGURATIONS
@@ -255,6 +269,7 @@ _BY_NAME: dict[str, Callable[[], Any]] = {
     "eight chats, two documents": moved_blocks,
     "twelve a second": busy,
     "two models, one GPU": two_models,
+    "five people, two adapter slots": five_customers,
     "two devices, each with half of every layer": partial(two_devices, "tensor"),
     "two devices, one after the other": partial(two_devices, "pipeline"),
 }

@@ -30,6 +30,7 @@ WRONG = {
     Promise.SHORT: {"AlwaysAFullWindow": {"min(tokens, window)": "window"}},
     Promise.WINDOW: {
         "NoWindow": {SLIDES: "tokens"},
+        "TheFirstLayerForAll": {"for kind in kinds)": "for kind in kinds[:1] * layers)"},
     },
     Promise.LATENT: {
         "AKeyAndAValue": {LATENT: f"2 * ({LATENT})"},
