@@ -105,6 +105,8 @@ class _Summary:
                 f"{_TIERS[tier]}: {tokens:,}{_percent(tokens, asked)}"
                 for tier, tokens in fetched.items()
             )
+        if adapters := self._adapters():
+            rows["adapters"] = adapters
         if not drafted:
             del rows["drafts"]
         if not steps:
@@ -143,6 +145,16 @@ class _Summary:
             if move.target == "gpu":
                 tokens[move.source] += len(move.slots) * settings_of(self.log)["block_size"]
         return tokens
+
+    def _adapters(self) -> str:
+        """Say how many adapters shared how many slots, and how often one had to leave; "" if none."""
+        changes = [one for one in self.log.of(v.AdapterChanged) if one.adapter]
+        if not changes:
+            return ""
+        different = len({one.adapter for one in changes})
+        replaced = sum(bool(one.evicted) for one in changes)
+        slots = settings_of(self.log)["max_loras"]
+        return f"{different:,} in {slots:,} slots, loaded {len(changes):,} times, {replaced:,} replaced"
 
     def _drafts(self, accepted: int, drafted: int) -> str:
         """Say how many drafts were accepted; a row with drafts gains those and one more token."""

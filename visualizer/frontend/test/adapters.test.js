@@ -9,7 +9,9 @@ import { adapterOf, adapterOfBlock, slotWords } from "../src/model/adapters.ts";
 import { Model } from "../src/model/index.ts";
 import { stuck, stuckWords } from "../src/model/stuck.ts";
 import { plain } from "../src/model/words.ts";
+import { adapterRows } from "../src/panels/adapter_rows.ts";
 import { parseLog } from "./model/read.js";
+import { recordingPencil, storytellers } from "./recorder.js";
 
 const file = new URL("../../scenarios/adapters.jsonl.gz", import.meta.url);
 const model = new Model(parseLog(gunzipSync(readFileSync(file)).toString()).events);
@@ -49,4 +51,39 @@ test("a lane's label names the adapter where it has room, and the count comes fi
   const word = { name: "Ada", whose: "legal", text: "30", x: 0, y: 0 };
   const written = (room) => placeWords(painter, [{ ...word, room }])[0].written;
   assert.deepEqual([40, 10, 7].map(written), ["legal, 30", "30", ""]);
+});
+
+test("the row below the map has each slot's adapter, the requests that use it, and its change", () => {
+  const heights = new Set();
+  for (let step = 1; step <= model.lastStep; step++) {
+    const frame = model.frame(step);
+    const [row] = adapterRows(frame, 480);
+    heights.add(row.height);
+    frame.state.adapters.forEach((adapter, slot) => {
+      const [words] = row.describe(slot * 243 + 5, 5);
+      assert.ok(words.startsWith(`slot ${slot}: ${adapter || "empty"}`));
+      const named = model.requests.filter(({ name }) => words.includes(name));
+      const users = frame.running.map((id) => model.requestSpan(id));
+      assert.deepEqual(
+        named,
+        users.filter((span) => adapter && adapterOf(span) === adapter),
+      );
+    });
+  }
+  assert.equal(heights.size, 1);
+  const wordsAt = (step) => adapterRows(model.frame(step), 480)[0].words;
+  assert.match(wordsAt(7), /^2 of 2 slots.*sql came.*chat left.*Gus/);
+  assert.doesNotMatch(wordsAt(8), /came|left/);
+  assert.match(wordsAt(6), /^1 of 2/); // Bo has just ended, and no request uses chat
+  assert.deepEqual(adapterRows(storytellers().frame(5), 480), []);
+});
+
+test("a slot is drawn with its users' names, on a narrow board with their marks", () => {
+  const texts = (width) => {
+    const { painter, marks } = recordingPencil();
+    for (const row of adapterRows(model.frame(8), width)) row.draw(painter, 0, width);
+    return marks.flatMap(({ text }) => text ?? []);
+  };
+  assert.deepEqual(texts(480), ["legal", "Ada", "Eva", "sql", "Dev"]);
+  assert.deepEqual(texts(225), ["legal", "sql", "Dev"]);
 });

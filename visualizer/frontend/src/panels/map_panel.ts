@@ -18,8 +18,8 @@ import type { Model } from "../model/model.ts";
 import { blockTableNodes, paintBlockTable, scrollToChanged } from "./block_table.ts";
 import { ChangedPanel } from "./changed_panel.ts";
 import { baseline, Painted, TITLE } from "./painted.ts";
+import { PlacesPanel } from "./places_panel.ts";
 import { blockTable, tablesBox } from "./tables.ts";
-import { TiersPanel } from "./tiers_panel.ts";
 
 const FORMS: Block["kind"][] = ["unshared", "shared", "cached", "free"];
 const BLEED = 6;
@@ -62,7 +62,7 @@ export class MapPanel extends Part {
       ...this.pages,
     ),
   );
-  tiers = new TiersPanel(this.board);
+  places = new PlacesPanel(this.board);
   changed = new ChangedPanel();
   table = h("div.table");
   tablePicture = new Painted(this.table);
@@ -74,7 +74,7 @@ export class MapPanel extends Part {
     { "aria-label": "KV blocks" },
     this.head.element,
     this.canvas,
-    this.tiers.element,
+    this.places.element,
     this.changed.painted.element,
     this.tablePicture.element,
     this.told,
@@ -129,7 +129,7 @@ export class MapPanel extends Part {
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
     this.changed.read({ frame, width: this.width });
-    this.tiers.draw(frame, this.width, board);
+    this.places.draw(frame, this.width, board);
     painter.begin(this.width, grid.height + BLEED, unit, theme, BLEED);
     const { selected, block, touched } = store;
     const { claim } = this;
