@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from engine.core.sampling_params import SamplingParams
-from engine.extensions.adapters import salt_digest
+from engine.extensions.prefix_keys import salt_digest
 from engine.simulation.workload import Answer, Arrival, Workload
 
 NAMES = (
@@ -119,7 +119,6 @@ def _arrival(number: int, speaker: Speaker, words: dict[str, int]) -> Arrival:
         label=speaker.name,
         priority=speaker.priority,
         texts=texts,
-        extra_key=(speaker.adapter, "") if speaker.adapter else (),
         answers={
             sample: _answer(speaker, number, sample, asked, words) for sample in range(speaker.n)
         },
