@@ -5,6 +5,7 @@
 --write-seconds     write tests/seconds.txt: the files that workers start with, the longest first
 """
 
+import gc
 import os
 import signal
 import sys
@@ -83,6 +84,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage look again at the million objects of the imported modules."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -16,4 +16,5 @@ class _Library:
         return getattr(importlib.import_module(self._name), name)
 
 
+peft = _Library("peft")
 transformers = _Library("transformers")

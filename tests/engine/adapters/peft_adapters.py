@@ -5,10 +5,9 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoModelForCausalLM
 
 from engine.models.loader import BUNDLED
+from tests.lazy import peft, transformers
 
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -16,13 +15,15 @@ ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pro
 @cache
 def base_model():
     """Return transformers' own bundled model. A test that adapts it unloads the adapter again."""
-    return AutoModelForCausalLM.from_pretrained(BUNDLED, dtype=torch.float32)
+    return transformers.AutoModelForCausalLM.from_pretrained(BUNDLED, dtype=torch.float32)
 
 
 def save_adapter(directory: Path, seed: int, **config) -> str:
     """Save an adapter with random matrices, large enough to change what the model says."""
     torch.manual_seed(seed)
-    adapted = get_peft_model(base_model(), LoraConfig(**{"target_modules": ALL, "r": 8} | config))
+    adapted = peft.get_peft_model(
+        base_model(), peft.LoraConfig(**{"target_modules": ALL, "r": 8} | config)
+    )
     for name, weight in adapted.named_parameters():
         if "lora_" in name:
             torch.nn.init.normal_(weight, std=0.06)
@@ -36,7 +37,7 @@ def peft_logits(path: str, tokens: Sequence[int], *, merged: bool) -> torch.Tens
     """Return the logits [tokens, vocab] of PEFT, with W + scaling * B A in place of W if `merged`."""
     if not path:
         return base_model()(torch.tensor([tokens])).logits[0]
-    adapted = PeftModel.from_pretrained(base_model(), path)
+    adapted = peft.PeftModel.from_pretrained(base_model(), path)
     if merged:
         adapted.merge_adapter()
     logits = adapted(torch.tensor([tokens])).logits[0]
