@@ -172,7 +172,7 @@ class InProcessClient(EngineClient):
         engine.prepare()
         self.engine, self.config, self.paused = engine, engine.config, engine.paused
         self.started, self.adapters = outbox.take(), loaded_adapters(engine)
-        self.recording.record(self.started)
+        self.recording.record(self.started, {})
         self._outbox = outbox
         self._inputs = inputs
         self._preparing = ThreadPoolExecutor(1, thread_name_prefix="prepare")

@@ -13,7 +13,7 @@ process, unless the server was started with `--one-process`. vLLM splits the wor
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -23,6 +23,7 @@ from engine.core.loop import StepOutput
 from engine.core.output.processor import TokenOutput
 from engine.core.part_errors import RECOVERABLE
 from engine.core.request import Constraint, Request
+from engine.extensions.prefix_keys import salt_digest
 from server.core.adapters import ReadAdapter, change_adapters
 from server.core.commands import (
     AdoptKV,
@@ -99,7 +100,8 @@ class EngineThread:
     """Runs the engine. `post` and `cancel` may be called from any thread; the rest runs on this one.
 
     deliver   called with a Report after each step, and once for the commands that ran before it
-    record    called with the new events, to write them to a file; returns why that fails, or ""
+    record    called with the new events and the salts of new requests, to write and publish them;
+              returns why writing fails, or ""
     failed    called with the exception if one ends the loop
     replay    the requests that the server itself submits
     busy      the cell that `busy_seconds` reads; another process may read it, too
@@ -112,7 +114,7 @@ class EngineThread:
         *,
         replay: Replay,
         deliver: Callable[[Report], None],
-        record: Callable[[list[AnyEvent]], str],
+        record: Callable[[list[AnyEvent], Mapping[str, str]], str],
         failed: Callable[[Exception], None],
         busy: "memoryview[float]",
     ) -> None:
@@ -128,6 +130,7 @@ class EngineThread:
         self._stopping = False
         self._samples: dict[int, _Sample] = {}  # by the engine's request id
         self._ids: dict[int, list[int]] = {}  # by stream
+        self._salts: dict[str, str] = {}  # by digest, of requests whose arrival is not recorded yet
         self._kept: dict[int, int] = {}  # stream -> the buffer that it has filled
         self._holds: dict[int, int] = {}  # buffer -> the engine's hold
         self._steps: deque[StepCommand] = deque()
@@ -204,6 +207,8 @@ class EngineThread:
     def _submit(self, command: Submit, constraints: list[Constraint | None]) -> None:
         ids: list[int] = []
         choice = 0
+        if command.cache_salt:
+            self._salts[salt_digest(command.cache_salt)] = command.cache_salt
         for index, (prompt, constraint) in enumerate(
             zip(command.prompts, constraints, strict=True)
         ):
@@ -340,7 +345,8 @@ class EngineThread:
 
     def _hand_over(self, events: list[AnyEvent], output: StepOutput | None = None) -> None:
         if events:
-            self._trace_error = self._record(events)
+            self._trace_error = self._record(events, self._salts)
+            self._salts.clear()
         if output is not None:
             self._add_deltas(output, events)
         report, self._report = self._report, Report()

@@ -19,7 +19,7 @@ import secrets
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from io import FileIO
 from itertools import islice
@@ -251,12 +251,15 @@ class Recording:
         self._trace_file = trace_file
         self._next: TraceFile | None = None
 
-    def record(self, events: list[AnyEvent]) -> str:
-        """Write and publish new events; return why the trace file is no longer written, or ""."""
+    def record(self, events: list[AnyEvent], salts: Mapping[str, str]) -> str:
+        """Write and publish new events; return why the trace file is no longer written, or "".
+
+        salts  see `KVPublisher.publish`; they are not written
+        """
         if self._trace_file is not None:
             self._trace_file.write(events)
         if self.kv_publisher is not None:
-            self.kv_publisher.publish(events)
+            self.kv_publisher.publish(events, salts)
         return self._trace_file.problem if self._trace_file is not None else ""
 
     def open_next(self) -> str:

@@ -14,18 +14,22 @@ With `prefix_cache="off"` nothing is published but the start of the run.
 
 Source: vLLM 0.32, `vllm/distributed/kv_events.py` and `vllm/v1/core/kv_cache_utils.py`. The hashes are
 those that vLLM computes with its default `--prefix-caching-hash-algo sha256` for text: a test compares
-them with a recording of vLLM. In place of a cache salt, which stays secret, they have its digest.
+them with a recording of vLLM. As in vLLM, the hashes depend on the adapter's name and path and on the
+cache salt, and the events have name and salt under `extra_keys`. The log has only the digest of a salt,
+so the engine thread tells the publisher the salts of new requests.
 
 Differs from vLLM: vLLM publishes each copy of a duplicate block, stored and removed. Here a hash is
 stored with its first copy and removed with its last one, so a subscriber that keeps a set is never
 wrong. vLLM says nothing when it starts. Here every run, also after a restart, begins with
-`AllBlocksCleared`.
+`AllBlocksCleared`. New weights under an old name and from the same path have the same hashes in vLLM,
+which finds the old KV then; here they get hashes of their own. A request that a restart submits again
+is hashed with the digest of its salt, because the server no longer knows the salt.
 """
 
 import hashlib
 import os
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +52,7 @@ from engine.core.log.vocabulary import (
     RunStarted,
     StepFinished,
 )
-from engine.extensions.prefix_keys import extra_keys
+from engine.extensions.prefix_keys import extra_keys, name_of
 
 ROOT = 0
 MEDIUM = "GPU"  # vLLM's name for the engine's own KV memory, also on a CPU
@@ -64,6 +68,8 @@ class BlockStored(KVEvent):
     block_hashes       one per block, 64-bit integers
     parent_block_hash  the hash of the block before the first one; None at the start of a prefix
     token_ids          the tokens of all blocks, `block_size` for each
+    extra_keys         for each block what its hash depends on, too: the adapter's name, and for the
+                       first block of a prefix the salt; None for neither
     """
 
     block_hashes: list[int]
@@ -74,6 +80,7 @@ class BlockStored(KVEvent):
     lora_id: None
     medium: str
     lora_name: str | None
+    extra_keys: list[tuple[str, ...] | None]
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
 
@@ -143,13 +150,18 @@ class _Node:
 
 @dataclass(slots=True)
 class KVEvents:
-    """Turns the events of a log into KV events; `apply` must see every event, in order."""
+    """Turns the events of a log into KV events; `apply` must see every event, in order.
+
+    salts  by digest: the salts of requests that are about to arrive
+    """
+
+    salts: Mapping[str, str] = field(default_factory=dict)
 
     _block_size: int = 0
     _tokens: dict[int, list[int]] = field(default_factory=dict)  # by request
     _nodes: dict[int, _Node] = field(default_factory=dict)
-    _keys: dict[int, list[str]] = field(default_factory=dict)  # (adapter, salt), by request
-    _paths: dict[str, str] = field(default_factory=dict)  # by adapter
+    _keys: dict[int, tuple[str, str]] = field(default_factory=dict)  # (adapter, salt), by request
+    _adapters: dict[str, tuple[str, str]] = field(default_factory=dict)  # by key: name and path
 
     def apply(self, event: Event) -> KVEvent | None:
         """Return the KV event that an event of the log stands for, if there is one."""
@@ -164,12 +176,13 @@ class KVEvents:
 
     def _run_started(self, event: RunStarted) -> KVEvent:
         self._block_size = event.settings["block_size"]
-        self._tokens, self._nodes = {}, {ROOT: _Node([seed()], 0)}
+        self._tokens, self._adapters, self._nodes = {}, {}, {ROOT: _Node([seed()], 0)}
         return AllBlocksCleared()
 
     def _request_arrived(self, event: RequestArrived) -> None:
         self._tokens[event.request] = list(event.prompt)
-        self._keys[event.request] = event.extra_key or ["", ""]
+        adapter, digest = event.extra_key or ("", "")
+        self._keys[event.request] = adapter, self.salts.get(digest, digest)
 
     def _forked(self, event: Forked) -> None:
         self._tokens[event.request] = list(self._tokens[event.parent])
@@ -179,7 +192,9 @@ class KVEvents:
         del self._tokens[event.request], self._keys[event.request]
 
     def _adapter_changed(self, event: AdapterChanged) -> None:
-        self._paths[event.adapter] = event.path
+        used = name_of(event.adapter), event.path
+        others = (one for key, one in self._adapters.items() if key != event.adapter)
+        self._adapters[event.adapter] = (event.adapter, event.path) if used in others else used
 
     def _radix_inserted(self, event: RadixInserted) -> KVEvent:
         parent = self._nodes[event.parent]
@@ -247,8 +262,9 @@ class KVEvents:
         size = self._block_size
         before, hashes = parent.hashes[-1], list[bytes]()
         adapter, salt = key
-        path, blocks = self._paths.get(adapter, ""), parent.end + len(tokens) // size
-        extra = list(extra_keys(blocks, adapter, path, salt))[parent.end :]
+        name, path = self._adapters.get(adapter, (adapter, ""))
+        blocks = parent.end + len(tokens) // size
+        extra = list(extra_keys(blocks, name, path, salt))[parent.end :]
         for at, keys in zip(range(0, len(tokens), size), extra, strict=True):
             block = tokens[at : at + size]
             hashes.append(block_digest(hashes[-1] if at else before, block, keys))
@@ -259,7 +275,9 @@ class KVEvents:
             block_size=size,
             lora_id=None,
             medium=MEDIUM,
-            lora_name=adapter or None,
+            lora_name=name_of(adapter) or None,
+            # Without their tags, as in vLLM, which has none of an adapter's path there.
+            extra_keys=[keys and tuple(key[1] for key in keys) for keys in extra],
             group_idx=0,
             kv_cache_spec_kind="full_attention",
         )

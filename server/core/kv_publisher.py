@@ -20,7 +20,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -40,6 +40,7 @@ UNSENT_BATCHES = 1_000
 SEND_BUFFER_BYTES = 128 << 10  # the kernel's; by default it grows to megabytes
 LARGEST_QUESTION = 1024  # bytes; a peer that sends more is disconnected
 LAST_MILLISECONDS = 500  # how long the last batches may take when the server stops
+_NO_SALTS: Mapping[str, str] = {}
 END = (-1).to_bytes(8, "big", signed=True)
 
 _ENDPOINT = re.compile(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|[\w.-]+):(\d{1,5})")
@@ -97,9 +98,12 @@ class KVPublisher:
         self._thread = threading.Thread(target=self._answer_replays, name="kv-replay", daemon=True)
         self._thread.start()
 
-    def publish(self, events: Iterable[Event]) -> None:
-        """Publish what some new events of the log changed. One thread at a time may call it."""
-        apply = self._events.apply
+    def publish(self, events: Iterable[Event], salts: Mapping[str, str] = _NO_SALTS) -> None:
+        """Publish what some new events of the log changed. One thread at a time may call it.
+
+        salts  by digest: the salts of the requests that arrive with these events
+        """
+        self._events.salts, apply = salts, self._events.apply
         changes = [change for event in events if (change := apply(event)) is not None]
         if not changes:
             return

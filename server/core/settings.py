@@ -143,8 +143,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         setting(
             "Publish the prefix cache's changes as vLLM's KV events, for routers: a port, or "
-            "tcp://ADDRESS:PORT; replays are on the next port. Subscribers see all token ids and "
-            "need no key.",
+            "tcp://ADDRESS:PORT; replays are on the next port. Subscribers see all token ids and cache "
+            "salts, and need no key.",
             section="Event log",
             vllm="`--kv-events-config` with `endpoint` and `replay_endpoint`",
             sglang="`--kv-events-config`",

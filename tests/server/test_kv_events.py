@@ -26,7 +26,7 @@ from tests.sources.kv_feed import folded
 RECORDED = Path("tests/fixtures/vllm_kv_events.jsonl")
 STORED = {
     *("type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id"),
-    *("medium", "lora_name", "group_idx", "kv_cache_spec_kind"),
+    *("medium", "lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind"),
 }
 REMOVED = {"type", "block_hashes", "medium", "group_idx"}
 
@@ -111,8 +111,8 @@ def served(publishing: str) -> Iterator[tuple[str, Subscriber]]:
         yield publishing, subscriber
 
 
-def ask(url: str, prompt: str) -> None:
-    body = {"prompt": prompt, "max_tokens": 6, "stream": False}
+def ask(url: str, prompt: str, **more: str) -> None:
+    body = {"prompt": prompt, "max_tokens": 6, "stream": False} | more
     assert post(url, "/v1/completions", body).status_code == 200
 
 
@@ -124,7 +124,9 @@ def test_what_is_published_is_what_the_log_says(served):
     url, subscriber = served
     for prompt in ("the quick brown fox", "the quick brown dog", "a" * 60, "b" * 60, "the quick"):
         ask(url, prompt)
+    ask(url, "salted", cache_salt="tenant 7")
     events, view = replayed(subscriber), View()
+    assert ["tenant 7"] in [one["extra_keys"][0] for one in events if "extra_keys" in one]
     for event in events:
         view.apply(event)
     assert set(view.prefixes.values()) == cached_prefixes(folded([*trace(url)]))

@@ -5,7 +5,14 @@ from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import Fcfs
 from engine.simulation.scenarios import scenario
 from engine.simulation.workload import poisson, uniform
-from tests.engine.workloads import HalfRightDrafter, make_engine, play, random_workload, windowed
+from tests.engine.workloads import (
+    HalfRightDrafter,
+    adapter_workload,
+    make_engine,
+    play,
+    random_workload,
+    windowed,
+)
 from tests.facts import raises_naming
 from visualizer import read
 
@@ -13,10 +20,10 @@ COST = Cost(10, 0.25)
 
 
 def test_with_no_change_the_log_is_reproduced(soak: bool, first_seed: int) -> None:
-    """Preemptions, hits, priorities, samples, drafts, forced tokens and aborts included."""
+    """Preemptions, hits, adapters, holds, samples, drafts, forced tokens and aborts included."""
     kinds: set[type] = set()
     for seed in range(first_seed, first_seed + (5000 if soak else 40)):
-        workload = random_workload(seed)
+        workload = adapter_workload(seed) if seed % 3 == 1 else random_workload(seed)
         workload.failures, workload.pauses = set(), []  # neither is an input
         workload.draft_model = False  # a replay has no model, and so none that drafts
         engine = make_engine(workload)
