@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Words = list[str | int]
 
 MESSAGES: dict[str, Any] = json.loads(Path(__file__).with_name("messages.json").read_text("utf-8"))
+_ALLOWED = "The grammar allowed {amount}, {mass} of the probability{wanted}"
+_FORBADE = ", and forbade {text}, the likeliest"
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 
 
@@ -94,7 +96,7 @@ def put_off_words(state: State, reason: str, request: int) -> str:
     """Say why a waiting request was passed over."""
     adapter = next(iter(state.requests[request].extra_key), "")
     clause = MESSAGES["reasons"][reason]["clause"]
-    return text(clause, who="it", whose=f"its adapter {adapter}", adapters=1)
+    return text(clause, who="it", whose=f"its adapter {adapter} is")
 
 
 def slot_words(events: Iterable[v.Event], request: int) -> str:
@@ -221,13 +223,15 @@ def mask_words(allowed: int, vocab: int, mass: float, wanted: str | None) -> str
     vocab   number of tokens in the vocabulary; 0 if the log does not say
     wanted  the text of the token that the model preferred, if it is forbidden
     """
-    mask, tokens = MESSAGES["mask"], count(allowed, "token")
+    tokens = count(allowed, "token")
     quoted = json.dumps(wanted, ensure_ascii=False)
     return text(
-        mask["long"],
-        amount=f"{allowed}{text(mask['of'], vocab=f'{vocab:,}')} tokens" if vocab else tokens,
+        _ALLOWED,
+        amount=f"{allowed}{text(MESSAGES['mask']['of'], vocab=f'{vocab:,}')} tokens"
+        if vocab
+        else tokens,
         mass=percent(mass),
-        wanted=text(mask["long_wanted"], text=quoted) if wanted is not None else "",
+        wanted=text(_FORBADE, text=quoted) if wanted is not None else "",
     )
 
 

@@ -4,7 +4,11 @@ import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 
 import { describeBlock } from "../src/board/descriptions.ts";
+import { blockGrid } from "../src/drawing/block_grid.ts";
+import { claimOf, drawBlocks } from "../src/drawing/blocks.ts";
 import { placeWords } from "../src/drawing/lane_words.ts";
+import { drawTree, treeColumns } from "../src/drawing/tree.ts";
+import { layoutTree } from "../src/drawing/tree_layout.ts";
 import { adapterOf, adapterOfBlock, slotWords } from "../src/model/adapters.ts";
 import { Model } from "../src/model/index.ts";
 import { stuck, stuckWords } from "../src/model/stuck.ts";
@@ -71,19 +75,38 @@ test("the row below the map has each slot's adapter, the requests that use it, a
     });
   }
   assert.equal(heights.size, 1);
-  const wordsAt = (step) => adapterRows(model.frame(step), 480)[0].words;
+  const wordsAt = (step) => adapterRows(model.frame(step), 480)[0].words.filter(Boolean).join();
   assert.match(wordsAt(7), /^2 of 2 slots.*sql came.*chat left.*Gus/);
   assert.doesNotMatch(wordsAt(8), /came|left/);
   assert.match(wordsAt(6), /^1 of 2/); // Bo has just ended, and no request uses chat
   assert.deepEqual(adapterRows(storytellers().frame(5), 480), []);
 });
 
-test("a slot is drawn with its users' names, on a narrow board with their marks", () => {
+test("a slot is drawn with its users' names, as far as they have room", () => {
   const texts = (width) => {
     const { painter, marks } = recordingPencil();
     for (const row of adapterRows(model.frame(8), width)) row.draw(painter, 0, width);
     return marks.flatMap(({ text }) => text ?? []);
   };
-  assert.deepEqual(texts(480), ["legal", "Ada", "Eva", "sql", "Dev"]);
-  assert.deepEqual(texts(225), ["legal", "sql", "Dev"]);
+  assert.deepEqual(texts(480), ["legal", "Ada and Eva", "sql", "Dev"]);
+  assert.deepEqual(texts(90), ["legal", "Ada and…", "sql", "Dev"]);
+});
+
+test("the map and the tree name the adapter of KV, and nothing where it is the model's own", () => {
+  const frame = model.frame(7);
+  const { painter, marks } = recordingPencil();
+  const grid = blockGrid(model.settings.num_blocks, 449);
+  const claim = claimOf(frame, model, null);
+  drawBlocks(painter, { model, frame, grid, claim, selected: null, untouched: true });
+  const named = frame.blocks.flatMap(({ id }) => adapterOfBlock(frame, id) || []);
+  const names = ["legal", "chat", "sql"];
+  const onMap = marks.flatMap(({ text }) => (names.includes(text) ? text : []));
+  assert.deepEqual(onMap.sort(), named.sort());
+  const tree = recordingPencil();
+  const layout = layoutTree(frame.tree, { path: new Set(), endsAt: new Map(), mostRows: 12 });
+  const columns = treeColumns(layout, 700, false);
+  const scene = { model, frame, layout, columns, path: new Set(), width: 700, rowHeight: 33 };
+  drawTree(tree.painter, { ...scene, narrow: false, selected: null, waiting: false });
+  const inTree = tree.marks.flatMap(({ text }) => (names.includes(text) ? text : []));
+  assert.deepEqual(inTree, names);
 });

@@ -130,7 +130,7 @@ class _Answer:
             vocab, wanted = self.log_index.vocab, first.wanted_text
             yield f"{mask_words(first.allowed, vocab, first.mass, wanted)}."
         if forced:
-            yield f"{text(MESSAGES['mask']['forced'], forced=forced)}."
+            yield f"It then forced {count(forced, 'token')}."
 
     # Waiting
 

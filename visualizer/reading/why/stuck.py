@@ -14,7 +14,7 @@ from visualizer.indexed import facts
 from visualizer.indexed.known import Known, known_of
 from visualizer.indexed.step_facts import TIMES
 from visualizer.reading.durations import duration
-from visualizer.reading.messages import MESSAGES, put_off_words, reason_words, text
+from visualizer.reading.messages import MESSAGES, count, put_off_words, reason_words
 from visualizer.reading.waterfall.causes import FOR_ALL
 from visualizer.reading.waterfall.parts import mark_of
 from visualizer.reading.why.find import unique_names
@@ -60,8 +60,9 @@ class Stuck:
     def __str__(self) -> str:
         """Return a line for each request."""
         if not self.requests:
-            return text(_WORDS["none"], step=str(self.step)) + "."
-        head = text(_WORDS["queue"], count=len(self.requests), step=str(self.step))
+            return f"No request waits in step {self.step}."
+        waits = "waits" if len(self.requests) == 1 else "wait"
+        head = f"{count(len(self.requests), 'request')} {waits} in step {self.step}"
         names = max(len(one.name) for one in self.requests)
         return "\n".join([f"{head}.", *(self._line(one, names) for one in self.requests)])
 
@@ -140,7 +141,7 @@ class _Queue:
                 words = "".join(map(str, reason_words(self.state, self.event)))
             else:
                 behind = blocked.request
-                words = text(_WORDS["behind"], who=self.names[behind])
+                words = f"behind {self.names[behind]}"
             if "numbers" in MESSAGES["reasons"][reason]:
                 need, have = blocked.need, blocked.have
         arrived: Any = self.known[id_].arrived_at

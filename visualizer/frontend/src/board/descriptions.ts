@@ -135,7 +135,7 @@ export function describeBlock(model: Model, frame: Frame, id: number): Line[] | 
     : "not in the prefix tree yet";
   lines.push(`${block.filled} of ${block.slots} slots filled, ${tree}`);
   const adapter = adapterOfBlock(frame, id);
-  if (adapter) lines.push(`KV of the adapter ${adapter}: only its requests can use it`);
+  if (adapter) lines.push(`KV of the adapter ${adapter}`);
   if (block.lacksPage) lines.push("no window page: sliding layers no longer have its KV");
   const text = frame.blockTexts(id).join("");
   if (text) lines.push({ text: text.replace(/\n/g, "⏎") });

@@ -6,6 +6,7 @@
  *   cached       hatched; in the hue of the selected request if it would be a cache hit
  *   free         an outline
  *   cut corner   it has no window page: sliding layers do not have its KV
+ *   a word       the adapter whose KV it has
  *   changed      a triangle: the block went from one owner to another in this step
  *   never used   one outline around all of them, with their number
  *   selected     a ring; dashed if the request has just lost the block
@@ -13,6 +14,7 @@
  * The selected request's blocks stand out, the others are drawn at 60% opacity.
  */
 
+import { adapterOfBlock } from "../model/adapters.ts";
 import type { Side } from "../model/block_changes.ts";
 import type { Block, Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
@@ -88,7 +90,10 @@ export function drawBlocks(painter: CanvasPainter, scene: MapScene) {
   } else {
     for (const block of cells) {
       const mine = isMine(block);
-      painter.faded(alphaOf(block), () => drawBody(painter, scene, block, mine));
+      painter.faded(alphaOf(block), () => {
+        drawBody(painter, scene, block, mine);
+        if (grid.label && model.settings.max_loras) drawAdapter(painter, scene, block.id);
+      });
       if (grid.label) drawHead(painter, grid, block, mine);
     }
   }
@@ -166,6 +171,20 @@ function drawHead(painter: CanvasPainter, grid: CellGrid, block: Block, mine: bo
   else if (block.mark === "hit" && grid.cellWidth >= 44) {
     painter.text("hit", middle + 2, y + 9, { size: 10.5, bold: true, align: "center" });
   }
+}
+
+/** The name of its adapter, above the owners' marks of a shared block. */
+function drawAdapter(painter: CanvasPainter, { frame, grid }: MapScene, id: number) {
+  const name = adapterOfBlock(frame, id);
+  if (!name) return;
+  const { ground: plate } = painter.theme;
+  const form = { size: 10.5, plate };
+  painter.text(
+    painter.cut(name, grid.cellWidth - 6, form),
+    grid.x(id) + 3,
+    grid.y(id) + grid.label + 12,
+    form,
+  );
 }
 
 /** The number of each row's first block, for maps without numbers at the blocks. */

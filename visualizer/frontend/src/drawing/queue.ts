@@ -124,11 +124,13 @@ function rowWords(
   const found = tokens ? `, finds ${plural(tokens, "token")} cached` : "";
   const then = admitted === null ? "not admitted in this log" : `admitted at step ${admitted}`;
   const waiting = ages.get(span.id);
-  const age = waiting?.age == null ? [] : [`${duration(waiting.age)} old`];
-  const blocker = waiting ? [blockerWords(model, waiting)] : [];
-  const adapter = adapterWords(span);
-  const whose = adapter ? [adapter] : [];
-  const lead = [...whose, ...(isPreempted ? ["preempted"] : []), ...age, ...blocker];
+  const lead = [
+    adapterWords(span),
+    isPreempted && "preempted",
+    waiting?.age != null && `${duration(waiting.age)} old`,
+    waiting && blockerWords(model, waiting),
+  ];
   const isNarrow = scale.right - scale.left < NARROW;
-  return (isNarrow ? lead : [...lead, ...(isKnown ? [`${needs}${found}`] : []), then]).join("; ");
+  const all = isNarrow ? lead : [...lead, isKnown && `${needs}${found}`, then];
+  return all.filter(Boolean).join("; ");
 }

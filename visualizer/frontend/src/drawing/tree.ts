@@ -5,6 +5,7 @@
  * that is not in the tree yet, because it is not full.
  */
 
+import { adapterOf } from "../model/adapters.ts";
 import type { Frame } from "../model/frame.ts";
 import type { Model } from "../model/model.ts";
 import type { Mark, TreeNode } from "../model/tree.ts";
@@ -105,6 +106,7 @@ function drawBranch(painter: CanvasPainter, scene: TreeScene, item: TreeItem, ho
 
 function drawItem(painter: CanvasPainter, scene: TreeScene, item: TreeItem) {
   const { columns, width, narrow } = scene;
+  const { parentItem } = item;
   const x = columns[item.level];
   const y = yOf(scene)(item.row);
   const end = item.children.length && !narrow ? columns[item.level + 1] - 14 : width;
@@ -119,7 +121,9 @@ function drawItem(painter: CanvasPainter, scene: TreeScene, item: TreeItem) {
   }
   if (item.kind === "request") {
     drawTail(painter, scene, item.request, { x: x + 2, y, end });
-    drawText(painter, tailText(scene.frame, item.request), place, painter.theme.muted);
+    const text = tailText(scene.frame, item.request);
+    const of = !parentItem && scene.model.requestSpan(item.request);
+    drawText(painter, text, place, painter.theme.muted, of);
     return;
   }
   const { node } = item;
@@ -135,7 +139,7 @@ function drawItem(painter: CanvasPainter, scene: TreeScene, item: TreeItem) {
   }
   let next = x + chain * PITCH + 2;
   if (node.owners.length > 1)
-    drawOwnerTicks(painter, scene, node.owners, x, y, chain * PITCH - 1.5);
+    drawOwnerTicks(painter, scene, node.owners, x, y + SQUARE / 2, chain * PITCH - 1.5);
   const note = (text: string, style: TextStyle) => {
     const width = painter.measure(text, style);
     painter.fill(next - 3, y - 5, width + 6, 10, painter.theme.ground); // clears the line behind the text
@@ -152,14 +156,25 @@ function drawItem(painter: CanvasPainter, scene: TreeScene, item: TreeItem) {
   else if (!item.children.length) drawLeafWords(painter, scene, node, { x: next, y, end });
   const muted = node.idle && !node.marks.length && !scene.path.has(node.id);
   const text = node.title || textless(scene, node);
-  drawText(painter, text, place, muted ? painter.theme.muted : painter.theme.ink);
+  const color = muted ? painter.theme.muted : painter.theme.ink;
+  drawText(painter, text, place, color, !parentItem && node.parts[0]);
 }
 
-/** The text of a chain, above it, cut where the next level begins. */
-function drawText(painter: CanvasPainter, whole: string, { x, y, end }: Place, color: string) {
-  const room = Math.floor((end - x) / CHARACTER);
+/** The text of a chain, above it, cut where the next level begins; at the root, first the adapter whose KV it is. */
+function drawText(
+  painter: CanvasPainter,
+  whole: string,
+  { x, y, end }: Place,
+  color: string,
+  of: Parameters<typeof adapterOf>[0] | false,
+) {
+  const adapter = of ? adapterOf(of) : "";
+  const name = painter.cut(adapter, (end - x) / 2, { bold: true });
+  if (name) painter.text(name, x, y - 9, { bold: true });
+  const left = adapter ? x + painter.measure(name, { bold: true }) + 6 : x;
+  const room = Math.floor((end - left) / CHARACTER);
   const text = visible(whole.slice(0, room + 1));
-  painter.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, x, y - 9, {
+  painter.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, left, y - 9, {
     ...MONO,
     color,
   });
@@ -275,9 +290,10 @@ function drawMark(painter: CanvasPainter, { media }: Mark, x: number, y: number)
   if (onGpu && below) painter.fill(x, top + SQUARE + 2, SQUARE, 2, theme.ink);
 }
 
-function drawOwnerTicks(
+/** The marks of requests side by side in `width`, as far as they fit. */
+export function drawOwnerTicks(
   painter: CanvasPainter,
-  { model }: TreeScene,
+  { model }: Pick<TreeScene, "model">,
   owners: number[],
   x: number,
   y: number,
@@ -286,7 +302,7 @@ function drawOwnerTicks(
   const shown = owners.slice(0, Math.max(1, Math.floor(width / 5)));
   const each = width / shown.length;
   shown.forEach((owner, i) => {
-    painter.mark(x + i * each, y + SQUARE / 2, Math.max(3, each - 1), 4, model.laneOf(owner));
+    painter.mark(x + i * each, y, Math.max(3, each - 1), 4, model.laneOf(owner));
   });
 }
 

@@ -16,7 +16,7 @@ export const hasAdapters = ({ settings, requests }: Model) =>
 export const adapterWords = (one: Parameters<typeof adapterOf>[0]) =>
   adapterOf(one) && `adapter ${adapterOf(one)}`;
 
-/** What an admission does to the adapters' slots: "its adapter sql goes into slot 1 in place of chat, ..."; or "". */
+/** What an admission does to the adapters' slots: "the adapter sql goes into slot 1 in place of chat, ..."; or "". */
 export function slotWords({ story }: Frame, id: number) {
   const change = story.slots.find(({ request }) => request === id);
   if (!change) return "";

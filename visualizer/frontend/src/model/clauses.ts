@@ -4,6 +4,7 @@
  * ranks are more important.
  */
 
+import { slotWords } from "./adapters.ts";
 import { admissionWords, needOf, needWords, waitOf } from "./decisions.ts";
 import type { Frame } from "./frame.ts";
 import type { Fate } from "./happenings.ts";
@@ -127,24 +128,13 @@ export const CLAUSES: Record<string, (frame: Frame, add: Add) => void> = {
     else for (const one of fresh) add(5, group([one], "its"));
   },
 
-  /** From the tiers below the GPU. */
+  /** From the tiers below the GPU, and adapters into their slots. */
   fetched(frame, add) {
     const { story, state } = frame;
     for (const { request } of story.admissions) {
       const moved = movedWords(story.moves, request, state.blockSize);
-      if (moved) add(5, say`For ${names(frame, [request])}, ${moved}.`);
-    }
-  },
-
-  /** An adapter that leaves its slot to that of an admitted request. */
-  replaced({ model, story }, add) {
-    for (const { adapter, evicted, slot, request } of story.slots) {
-      const whose = say`${model.tag(Number(request))}'s adapter ${adapter}`;
-      if (adapter && evicted)
-        add(
-          5,
-          say`${whose} goes into slot ${slot}${fill(messages.adapter.replaced, { evicted })}.`,
-        );
+      for (const words of [moved, slotWords(frame, request)])
+        if (words) add(5, say`For ${names(frame, [request])}, ${words}.`);
     }
   },
 

@@ -207,9 +207,11 @@ function admitted(frame: Frame, admission: Admission) {
   const waited = waitOf(frame, request);
   const after = waited ? ` after ${count(waited, "step")}` : "";
   const words = admissionWords(frame.model, { resumed, after, found, length });
-  const moved = movedWords(frame.story.moves, request, frame.state.blockSize);
-  const slot = slotWords(frame, request);
-  const spans = say`${words}${adoptedWords(prefix)}${moved && `; ${moved}`}${slot && `; ${slot}`}`;
+  const { story, state } = frame;
+  const more = [movedWords(story.moves, request, state.blockSize), slotWords(frame, request)]
+    .map((one) => one && `; ${one}`)
+    .join("");
+  const spans = say`${words}${adoptedWords(prefix)}${more}`;
   return line(admission, "admitted", spans, { heat: found ? "hit" : "admitted" });
 }
 

@@ -139,13 +139,10 @@ export class Frame {
   reasonFor(reason: string, ids: number[]) {
     const who = agree(ids, "it", "them");
     if (reason === "adapter_slot") {
-      const names = new Set(ids.map((id) => adapterOf(this.model.requestSpan(id))));
-      const { size: adapters } = names;
-      const whose = agree(ids, "its ", "their ");
-      return text(messages.reasons.adapter_slot.clause, {
-        whose: whose + (adapters > 1 ? "adapters" : `adapter ${[...names]}`),
-        adapters,
-      });
+      const [name, ...others] = new Set(ids.map((id) => adapterOf(this.model.requestSpan(id))));
+      const adapter = `${agree(ids, "its", "their")} adapter ${name} is`;
+      const whose = others.length ? "their adapters are" : adapter;
+      return text(messages.reasons.adapter_slot.clause, { whose });
     }
     if (reason === this.story.blocked?.reason && reason !== "policy") return this.obstacle;
     return text(messages.reasons.policy.clause, { who });

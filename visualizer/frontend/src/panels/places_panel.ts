@@ -12,8 +12,8 @@ import { tierRows } from "./tier_rows.ts";
 /** px */
 export interface PlaceRow {
   name: string;
-  words: string;
-  label?: string; // more of it, for screen readers
+  words: (string | number | false | undefined)[]; // empty ones are left out
+  label?: string; // more words, for screen readers
   height: number; // below its title
   draw: (painter: CanvasPainter, y: number, width: number) => void;
   /** Describes the place at a point below the title, or null. */
@@ -28,7 +28,7 @@ export class PlacesPanel {
   canvas = h("canvas", { role: "img", "aria-label": "Places" });
   painter = new CanvasPainter(this.canvas);
   element = h("div", { hidden: true }, this.canvas);
-  rows: (PlaceRow & { y: number })[] = [];
+  rows: (PlaceRow & { y: number; said: string })[] = [];
 
   constructor(board: Board) {
     board.tooltip.listen(
@@ -44,23 +44,21 @@ export class PlacesPanel {
     this.rows = [...tierRows(frame, width), ...adapterRows(frame, width)].map((row) => {
       const y = end;
       end += LINE + row.height + GAP;
-      return { ...row, y };
+      return { ...row, y, said: row.words.filter(Boolean).join(", ") };
     });
     hide(this.element, !end);
     if (!end) return;
     const { painter } = this;
     painter.begin(width, end, unit, theme);
-    for (const { name, words, y, draw } of this.rows) {
+    for (const { name, said, y, draw } of this.rows) {
       const base = y + baseline(11, LINE);
       painter.text(name, 0, base, LABEL);
       const left = painter.measure(name, LABEL) + 8;
-      painter.text(painter.cut(words, width - left), left, base, { color: theme.muted });
+      painter.text(painter.cut(said, width - left), left, base, { color: theme.muted });
       draw(painter, y + LINE, width);
     }
-    const label = this.rows.map(({ name, words, label: more }) =>
-      [`${name}: ${words}`, more].filter(Boolean).join("; "),
-    );
-    setAttribute(this.canvas, "aria-label", label.join(". "));
+    const label = this.rows.map(({ name, said, label: more = "" }) => `${name}: ${said}. ${more}`);
+    setAttribute(this.canvas, "aria-label", label.join(" "));
   }
 
   describe([x, y]: [number, number]): Line[] | null {

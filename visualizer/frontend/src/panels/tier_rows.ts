@@ -52,20 +52,15 @@ function tiersOf({ state, story }: Frame, width: number) {
 
 type Tier = ReturnType<typeof tiersOf>[number];
 
-const wordsOf = ({ used, limit, came, fetched, gone }: Tier) =>
-  [
-    `${used.size.toLocaleString("en")} of ${limit.toLocaleString("en")} blocks`,
-    came.size && `${came.size} came`,
-    fetched.size && `${fetched.size} fetched`,
-    gone && `${gone} left`,
-  ]
-    .filter(Boolean)
-    .join(", ");
-
 export const tierRows = (frame: Frame, width: number): PlaceRow[] =>
   tiersOf(frame, width).map((tier) => ({
     name: NAMES[tier.name],
-    words: wordsOf(tier),
+    words: [
+      `${tier.used.size.toLocaleString("en")} of ${tier.limit.toLocaleString("en")} blocks`,
+      tier.came.size && `${tier.came.size} came`,
+      tier.fetched.size && `${tier.fetched.size} fetched`,
+      tier.gone && `${tier.gone} left`,
+    ],
     height: CELL.height,
     draw: (painter, y) =>
       tier.cell < CELL.least ? drawBar(painter, tier, y, width) : drawCells(painter, tier, y),
