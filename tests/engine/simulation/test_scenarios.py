@@ -293,7 +293,12 @@ def adapters(told: Told) -> None:
     assert (told["Bo"].finished_step, told.row("Dev", 7)) == (6, (0, 31))
     assert (told["Dev"].finished_step, told.row("Gus", 17)) == (16, (24, 6))
     assert_names(why(told.log, dev[0][0], 5), "sql", "legal", "Ada", "Eva", "chat", "Bo")
-    assert_names(Story(told.log, 7).fate(dev[0][0])[0], "sql", "slot 1", "chat")
+    for said in (Story(told.log, 7).fate(dev[0][0])[0], why(told.log, dev[0][0], 7)):
+        assert_names(said, "sql", "slot 1", "chat")
+    # With less memory, only KV of its own adapter is KV that a request has lost.
+    tight = told.scenario.run(max_kv_tokens=12 * 8)
+    assert "evicted" not in why(tight, dev[0][0], 19)
+    assert_names(why(tight, gus[0][0], 29), "node 2", "evicted", "step 7")
 
 
 @claims

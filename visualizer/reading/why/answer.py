@@ -67,6 +67,8 @@ class _Answer:
             yield from self._waits()
         elif facts.admission is not None:
             yield from self._admitted(facts.admission)
+            if facts.slot:
+                yield f"{facts.slot[0].upper()}{facts.slot[1:]}."
             first, *rest = self._runs()
             yield f"It {first}"
             yield from rest

@@ -11,8 +11,8 @@ from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
-from engine.core.log.state import common_length
-from visualizer.reading.messages import wasted_words
+from engine.core.log.state import ROOT, common_length
+from visualizer.reading.messages import slot_words, wasted_words
 from visualizer.reading.rows import OutputTokenRow, token_rows
 from visualizer.reading.why.scoring import Unscored
 from visualizer.reading.why.shortfall import Shortfall, shortfall
@@ -87,6 +87,7 @@ class Facts:
     admission   of this request in this step, if any
     unscored    requests whose prompts still have to be scored; they cannot use the cache
     wasted      why the work of its row was wasted, in words; None if it was not
+    slot        what its admission did to the slots for adapters, in words; "" if nothing
     draft_error why the draft model failed after the forward pass of this step, usually ""
     masked      the tokens of this step that its grammar allowed or forced
     gaps        missing messages of a foreign log just before the step
@@ -99,6 +100,7 @@ class Facts:
     admission: Admission | None = None
     unscored: Unscored = field(default_factory=Unscored)
     wasted: str | None = None
+    slot: str = ""
     draft_error: str = ""
     masked: list[OutputTokenRow] = field(default_factory=list)
     gaps: list[v.EventsMissing] = field(default_factory=list)
@@ -109,15 +111,20 @@ class Facts:
         event = log[at]
         assert isinstance(event, v.StepScheduled)
         facts, lost = cls(State(), event), list[Eviction]()
-        tokens: list[int] = []  # what the request is admitted with
+        tokens, key = list[int](), list[str]()  # what the request is admitted with
         if admitted := _is_admitted(log, request, at):
-            seq = log.next_seq - len(log) + at
-            tokens = log.state(seq).requests[request].tokens
+            own = log.state(log.next_seq - len(log) + at).requests[request]
+            tokens, key = own.tokens, own.extra_key
         for before in log[: at + 1]:
             match before:
                 case v.StepStarted():
                     facts.victims, facts.preemption, facts.admission = [], None, None
-                case v.RadixEvicted() | v.BlockEvicted() if admitted:
+                    facts.slot = ""
+                case v.AdapterChanged():
+                    facts.slot = facts.slot or slot_words([before], request)
+                case v.RadixEvicted() | v.BlockEvicted() if (
+                    admitted and _key_of(facts.state, before.node) == key
+                ):
                     prefix = facts.state.prefix_tokens(before.node)
                     agree = common_length(prefix, tokens)
                     lost.append(Eviction(agree, facts.state.step, before))
@@ -195,6 +202,13 @@ def _preemption(before: State, event: v.Preempted) -> Preemption:
         cached=len(table) - shared - freed,
         freed=freed,
     )
+
+
+def _key_of(state: State, node: int) -> list[str]:
+    """Return the adapter and salt of the requests that may find a node."""
+    while (parent := state.nodes[node].parent) != ROOT:
+        node = parent
+    return state.nodes[node].extra_key
 
 
 def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admission:

@@ -3,6 +3,7 @@
  * of prompts and outputs. Pure functions.
  */
 
+import { adapterOf } from "../model/adapters.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
 import type { Slo } from "../model/run_summary.ts";
@@ -53,7 +54,8 @@ export function* find(
   if (kind) yield* happenings(model, kind);
   else yield* ask(model, query, slo);
   for (const span of model.requests) {
-    const names = [span.name, span.short, span.label ?? ""].map((name) => name.toLowerCase());
+    const known = [span.name, span.short, span.label ?? "", adapterOf(span)];
+    const names = known.map((name) => name.toLowerCase());
     const named = names[0] === wanted || names[1] === wanted;
     if (named || (wanted.length > 1 && names.some((name) => name.includes(wanted))))
       yield { kind: "request", text: span.label || span.short, ...first(model, span) };
