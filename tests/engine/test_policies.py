@@ -102,7 +102,7 @@ def test_no_invariant_breaks_where_requests_are_put_off(
 ) -> None:
     """Check the invariants: every step has a row, every request ends, every stated reason is true."""
     steps, blocked = 0, set()
-    for seed in range(first_seed, first_seed + (3000 if soak else 80)):
+    for seed in range(first_seed, first_seed + (3000 if soak else 50)):
         workload = random_workload(seed)
         workload.config = msgspec.structs.replace(workload.config, policy="lpm")
         log = check(workload, policy=policy())
@@ -170,7 +170,7 @@ def check_shares(log: EventLog) -> None:
 
 
 def test_counters_are_those_of_the_virtual_token_counter(soak: bool, first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + (3000 if soak else 60)):
+    for seed in range(first_seed, first_seed + (3000 if soak else 50)):
         workload = random_workload(seed)
         workload.config = msgspec.structs.replace(workload.config, policy="fair")
         check_shares(check(workload))

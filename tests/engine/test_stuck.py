@@ -35,7 +35,7 @@ class Watched(EventLog):
 
 def test_the_queue_of_every_step_is_the_live_one(soak: bool, first_seed: int) -> None:
     reasons = set[str | None]()
-    for seed in range(first_seed, first_seed + (500 if soak else 30)):
+    for seed in range(first_seed, first_seed + (500 if soak else 15)):
         workload, log = random_workload(seed, may_be_async=True), Watched()
         log.engine = engine = make_engine(workload, log)
         play(engine, workload)

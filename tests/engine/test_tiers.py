@@ -31,7 +31,7 @@ PROMPTS = [[99 - one % 3, 97 + one // 3, *prompt] for one, prompt in enumerate(P
 def test_no_invariant_breaks_with_tiers(soak: bool, first_seed: int) -> None:
     """What a fetched block holds is checked, too: each token is the one that a plain loop gives."""
     moves = Counter[tuple[str, str, str]]()
-    count = 1_000 if soak else 40
+    count = 1_000 if soak else 20
     for seed in range(first_seed, first_seed + count):
         with named(seed):
             log = check(tiered_workload(seed))

@@ -124,7 +124,7 @@ def check(log: EventLog) -> int:
 
 
 def test_spans_add_up_and_have_the_recorded_causes(soak: bool, first_seed: int) -> None:
-    count, requests = 10_000 if soak else 60, 0
+    count, requests = 10_000 if soak else 30, 0
     for seed in range(first_seed, first_seed + count):
         with named(seed):
             requests += check(recorded(seed))

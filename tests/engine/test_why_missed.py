@@ -116,13 +116,13 @@ def check(answer: WhyMissed, moment: Moment, ends: dict[int, list[int]]) -> None
 
 
 def test_every_answer_of_random_workloads_is_true(soak: bool, first_seed: int) -> None:
-    count = 1000 if soak else 25
+    count = 1000 if soak else 12
     kinds = ask_all({seed: random_workload(seed) for seed in range(first_seed, first_seed + count)})
     assert kinds.keys() >= {"whole", "off", "evicted", "differs", "first"}
 
 
 def test_every_answer_is_true_with_sliding_layers(soak: bool, first_seed: int) -> None:
-    count = 1000 if soak else 25
+    count = 1000 if soak else 12
     workloads = {seed: sliding_workload(seed) for seed in range(first_seed, first_seed + count)}
     kinds = ask_all(
         {seed: one for seed, one in workloads.items() if not one.config.async_scheduling}
@@ -131,7 +131,7 @@ def test_every_answer_is_true_with_sliding_layers(soak: bool, first_seed: int) -
 
 
 def test_every_answer_is_true_with_adapters_and_salts(soak: bool, first_seed: int) -> None:
-    count = 1000 if soak else 25
+    count = 1000 if soak else 12
     workloads = {seed: adapter_workload(seed) for seed in range(first_seed, first_seed + count)}
     kinds = ask_all(
         {seed: one for seed, one in workloads.items() if not one.config.async_scheduling}

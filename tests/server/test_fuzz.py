@@ -49,7 +49,7 @@ async def live_and_held(url: str) -> tuple[int, int]:
 
 
 async def test_http_bodies(serve, soak, first_seed):
-    count = 50_000 if soak else 300
+    count = 50_000 if soak else 150
     server = serve(engine=ENGINE, server={"log_window": LOG_WINDOW}, paused=False)
     print(f"{count} HTTP bodies, seed {first_seed}")
 
@@ -81,7 +81,7 @@ async def _frames(dice: random.Random, count: int) -> AsyncIterator[str]:
 
 
 async def test_lmtp_frames(soak, first_seed):
-    count = 50_000 if soak else 1_000
+    count = 50_000 if soak else 500
     print(f"{count} LMTP frames, seed {first_seed}")
 
     bridge = Bridge(alphabet(**ENGINE), ServerSettings(log_window=LOG_WINDOW))

@@ -79,7 +79,7 @@ KINDS = {
 @pytest.fixture(scope="module", params=SETS)
 def saved(request, tmp_path_factory, soak, first_seed):
     """The name of a set of logs, the logs, and the folder in which they are saved."""
-    logs = SETS[request.param](range(first_seed, first_seed + (2_000 if soak else 40)))
+    logs = SETS[request.param](range(first_seed, first_seed + (2_000 if soak else 20)))
     folder = tmp_path_factory.mktemp("logs")
     save(logs, folder)
     return request.param, logs, folder

@@ -55,7 +55,7 @@ def long_log() -> EventLog:
 
 def test_both_forms_of_a_log_have_the_same_events(soak, first_seed, tmp_path):
     rng = random.Random(first_seed)
-    for seed in range(first_seed, first_seed + (1000 if soak else 60)):
+    for seed in range(first_seed, first_seed + (1000 if soak else 30)):
         log = EventLog.from_bytes(random_log(seed, may_be_async=True).to_bytes())
         with named(seed):
             if seed % 3 == 1:

@@ -50,7 +50,7 @@ def stripped(log: EventLog) -> EventLog:
 def test_without_tokens_every_decision_is_reproduced(soak: bool) -> None:
     """Hits, preemptions, samples, forced tokens and aborts included, of both caches."""
     kinds, caches = set[type](), set[str]()
-    for seed in range(120 if soak else 40):
+    for seed in range(120 if soak else 20):
         log = random_log(seed)
         if not log.of(v.StepFinished):
             continue
