@@ -88,12 +88,17 @@ class MixtureOfExperts:
         order = experts.flatten().argsort(stable=True)  # of the (token, choice) pairs, by expert
         self.loads = torch.bincount(experts.flatten(), minlength=len(self.experts)).cpu().tolist()
         copies = x.index_select(0, order // self._per_token)
-        results = [
-            expert(own)
-            for expert, own in zip(self.experts, copies.split_with_sizes(self.loads), strict=True)
-            if len(own)
-        ]
+        results = self.compute(copies, self.loads)
         # Back in the order of the pairs. Each token adds its own results, so no two threads write to
         # one place and the sum does not depend on the rest of the batch.
-        unsorted = torch.empty_like(copies).index_copy_(0, order, torch.cat(results))
-        return weights.unsqueeze(1).bmm(unsorted.view(*experts.shape, -1)).squeeze(1)
+        unsorted = torch.empty_like(copies).index_copy_(0, order, results)
+        return weights.unsqueeze(1).bmm(unsorted.view(*experts.shape, x.shape[1])).squeeze(1)
+
+    def compute(self, copies: Tensor, loads: list[int]) -> Tensor:
+        """Return the experts' results for copies of tokens, sorted by expert; `loads` counts them."""
+        results = [
+            expert(own)
+            for expert, own in zip(self.experts, copies.split_with_sizes(loads), strict=True)
+            if len(own)
+        ]
+        return torch.cat(results) if results else copies

@@ -4,6 +4,7 @@
     shards.py     which part of which weight a device has
     links.py      what devices send to each other, recorded
     decoder.py    the decoder of one device
+    experts.py    experts that get their tokens by an all-to-all
     worker.py     the process of one device
     forks.py      processes that start without importing torch
     devices.py    the processes, as their engine sees them

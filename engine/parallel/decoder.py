@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.decoder import Decoder
+from engine.models.moe import MixtureOfExperts
+from engine.parallel.experts import Dispatched
 from engine.parallel.links import Links
 from engine.parallel.shards import Shard, ShardedCheckpoint
 
@@ -60,7 +62,11 @@ class ParallelDecoder(Decoder):
         if tensor > 1:
             for layer in self._layers:
                 layer.attention = Summed(layer.attention, links)
-                layer.feed_forward = Summed(layer.feed_forward, links)
+                network = layer.feed_forward
+                if shard.parallel.all_to_all and isinstance(network, MixtureOfExperts):
+                    layer.feed_forward = Dispatched(network, shard, links)
+                else:
+                    layer.feed_forward = Summed(network, links)
             self._embedding = Summed(of_own_tokens, links)
         if not shard.is_first:
             self._embedding, self._embedding_scale = received, 1.0

@@ -36,11 +36,12 @@ class Span(NamedTuple):
 class Call(NamedTuple):
     """One operation of a device.
 
-    kind     all_reduce and gather among the devices of a stage; send and recv between stages. sent:
-             the end of the step, when a send had to be complete
+    kind     all_reduce, gather, all_gather and all_to_all among the devices of a stage; send and recv
+             between stages. sent: the end of the step, when a send had to be complete
     entered  when it began, in nanoseconds of `time.perf_counter_ns`, which all processes share
     left     when it returned
-    bytes    the tensor's size: a device's own part of a gather, otherwise the whole tensor
+    bytes    the tensor's size: a device's own part of a gather, of an all-to-all what leaves it,
+             otherwise the whole tensor
     """
 
     kind: str
@@ -91,7 +92,7 @@ def lanes(
     return result
 
 
-_SHARED = "all_reduce", "gather"
+_SHARED = "all_reduce", "gather", "all_gather", "all_to_all"
 
 
 def _shared(calls: Sequence[Call]) -> list[int]:
@@ -100,19 +101,39 @@ def _shared(calls: Sequence[Call]) -> list[int]:
 
 
 def expected_bytes(
-    model: Sizes, *, value_bytes: int, tensor: int, pipeline: int, tokens: int, logits: int
+    model: Sizes,
+    *,
+    value_bytes: int,
+    tensor: int,
+    pipeline: int,
+    tokens: int,
+    logits: int,
+    all_to_all: bool = False,
 ) -> dict[str, int]:
     """Return the bytes of all tensors that one step passes to each kind of operation.
 
     Each device of a stage contributes a tensor of this size to its all-reduces and gathers, summed over
     the stages; `send` is what one device per stage passes on. Two all-reduces per layer, and one for
-    the embedding, are tokens * hidden * value_bytes each.
+    the embedding, are tokens * hidden * value_bytes each. With an all-to-all in each layer, an
+    all-gather takes the place of one of them; `dispatched_bytes` is what the all-to-all sends.
     """
     activations = tokens * model.hidden_size * value_bytes
-    sums = 2 * model.num_layers + 1 if tensor > 1 else 0
-    part = -(-model.vocab_size // tensor)
+    sums = (1 if all_to_all else 2) * model.num_layers + 1 if tensor > 1 else 0
+    part, share = -(-model.vocab_size // tensor), -(-tokens // tensor)
+    gathered = model.num_layers * share * model.hidden_size * value_bytes
     return {
         "all_reduce": sums * activations,
         "gather": logits * part * 4 if tensor > 1 else 0,
+        "all_gather": gathered if all_to_all else 0,
         "send": (pipeline - 1) * activations,
     }
+
+
+def dispatched_bytes(
+    hidden_size: int, per_token: int, *, value_bytes: int, devices: int, tokens: int
+) -> float:
+    """Return what all devices send in a layer's dispatch and combine, if experts are chosen evenly.
+
+    A token goes to each of its experts and back. Counts of copies, 8 bytes per expert, come on top.
+    """
+    return 2 * tokens * per_token * (devices - 1) / devices * hidden_size * value_bytes

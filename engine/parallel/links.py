@@ -72,6 +72,22 @@ class Links:
             return x
         return torch.cat([part[:, :size] for part, size in zip(parts, sizes, strict=True)], dim=1)
 
+    def all_gather(self, x: Tensor) -> Tensor:
+        """Return the tensors of all devices of the stage, of one shape, one below the other."""
+        entered = time.perf_counter_ns()
+        parts = [torch.empty_like(x) for _ in self._ranks]
+        dist.all_gather(parts, x, group=self._stage)
+        self._note("all_gather", entered, x)
+        return torch.cat(parts)
+
+    def all_to_all(self, x: Tensor, sent: list[int], received: list[int]) -> Tensor:
+        """Send each device of the stage its `sent` rows of `x`, and return the `received` ones."""
+        entered, result = time.perf_counter_ns(), x.new_empty(sum(received), *x.shape[1:])
+        dist.all_to_all_single(result, x, received, sent, group=self._stage)
+        leaving = len(x) - sent[self._shard.part]
+        self._note("all_to_all", entered, x[:leaving])
+        return result
+
     def send(self, x: Tensor) -> None:
         """Send activations to the same part of the next stage, without waiting for it."""
         entered = time.perf_counter_ns()

@@ -117,11 +117,13 @@ class ParallelModel(InMemory):
         steps = [(one.began, one.calls, one.ended) for one in answers]
         self.lanes.append(lanes(began, steps, tensor))
         if self.config.num_experts:
-            stages = [one.loads for one in answers[::tensor]]  # [stages][microbatches][layers]
+            # With an all-to-all, a device has routed its own tokens only.
+            parts_of = tensor if self.parallel.all_to_all else 1
+            stages = [answers[first : first + parts_of] for first in range(0, len(answers), tensor)]
             self.expert_loads = [
                 [sum(loads) for loads in zip(*layer, strict=True)]
                 for stage in stages
-                for layer in zip(*stage, strict=True)
+                for layer in zip(*(one for device in stage for one in device.loads), strict=True)
             ]
         parts = [
             torch.from_numpy(np.frombuffer(one, np.float32).copy()).view(-1, self.config.vocab_size)
@@ -202,7 +204,8 @@ class ParallelRunner(TorchRunner):
         if self.attention is not _the_batch:
             raise ConfigError("attention cannot be replaced in a model on several devices")
         division = {"tensor": parallel.tensor, "pipeline": parallel.pipeline}
-        return super().describe() | {"parallel": division | {"expert": parallel.expert}}
+        how = {"expert": parallel.expert, "all_to_all": parallel.all_to_all}
+        return super().describe() | {"parallel": division | how}
 
     def reserve(
         self, num_blocks: int, block_size: int, num_window_pages: int | None = None

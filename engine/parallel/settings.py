@@ -12,8 +12,8 @@ The names are those of vLLM: `--tensor-parallel-size`, `--pipeline-parallel-size
 `--enable-expert-parallel`. There, too, experts take the place of tensor parallelism in the mixture
 alone, over the same group of devices, and without data parallelism each device computes its own
 experts for all tokens and an all-reduce adds the results (`FusedMoEParallelConfig` in
-`vllm/model_executor/layers/fused_moe/config.py`). vLLM needs an all-to-all when attention is data
-parallel, because then a device does not have the tokens of the others.
+`vllm/model_executor/layers/fused_moe/config.py`). `all_to_all` sends tokens to their experts instead;
+see `experts.py`.
 """
 
 import importlib
@@ -41,6 +41,7 @@ class Parallel:
     """See above. It takes the place of the module `engine.models.loader`.
 
     microbatches  into how many parts a step's rows are divided so that stages overlap
+    all_to_all    whether a token is sent to the devices that have its experts
     timeout_s     how long a device may be silent before its step fails
     cut           a rule of your own for the weights of attention and feed-forward networks, in place of
                   `shards.py`; see `weights_to_cut` there
@@ -51,6 +52,7 @@ class Parallel:
     tensor: int = 1
     pipeline: int = 1
     expert: bool = False
+    all_to_all: bool = False
     microbatches: int = 2
     timeout_s: float = 60.0
     cut: Cut | None = None
@@ -61,6 +63,10 @@ class Parallel:
                 raise ConfigError(f"{name} must be at least 1, got {size!r}")
         if self.expert and self.tensor == 1:
             raise ConfigError("expert divides experts among the tensor devices: set tensor, too")
+        if self.all_to_all and not self.expert:
+            raise ConfigError(
+                "all_to_all sends tokens to experts on other devices: set expert, too"
+            )
 
     @property
     def devices(self) -> int:

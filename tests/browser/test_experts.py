@@ -1,6 +1,9 @@
 """The panel of expert loads: only for a mixture of experts, and what it says is what the log says."""
 
+import gzip
+import re
 from functools import cache
+from pathlib import Path
 
 from playwright.sync_api import expect
 
@@ -8,7 +11,9 @@ from engine import EventLog, simulate
 from engine.simulation.mixture_runner import MixtureRunner
 from engine.simulation.scenarios import scenario
 from tests.browser.axe import expect_no_violation
-from visualizer import read
+from visualizer import figures, read
+
+TENSOR = Path(__file__).parents[2] / "notebooks/checks/devices_tensor.jsonl.gz"
 
 
 @cache
@@ -43,7 +48,13 @@ def test_the_panel_says_the_logs_loads_fits_and_is_accessible(open_board):
         board.press("6")
         expect(panel).to_be_visible()
         expect(board.root.locator("section:visible")).to_have_count(1)
-    # A dense model has no such panel.
+    # The next two are dense. One is on two devices, whose times are those of the figure.
+    divided = EventLog.from_bytes(gzip.decompress(TENSOR.read_bytes()))
+    board = open_board(divided, "#step=2", on=page)
+    told = board.root.locator(".devices canvas").get_attribute("aria-label")
+    title = figures.lanes(divided, step=2).layout.title.text
+    assert sorted(re.findall(r"\d+(?= %)", told)) == sorted(re.findall(r"\((\d+)%\)", title))
+    assert re.search(r"[\d.]+ ms", title)[0] in told
     board = open_board(on=page)
     expect(board.root.locator(".experts")).to_be_hidden()
     board.press("6")

@@ -28,6 +28,8 @@ _DRAWN = {
     "recv": "sends or receives",
     "all_reduce": "sends or receives",
     "gather": "sends or receives",
+    "all_gather": "sends or receives",
+    "all_to_all": "sends or receives",
 }
 
 

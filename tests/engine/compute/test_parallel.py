@@ -15,17 +15,18 @@ import torch
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
+from engine.core.log.expert_loads import unpacked
 from engine.models.decoder import Decoder
 from engine.models.loader import open_model
 from engine.parallel import Parallel
-from engine.parallel.lanes import expected_bytes
+from engine.parallel.lanes import dispatched_bytes, expected_bytes
 from engine.parallel.shards import Shard, ShardedCheckpoint, check_division
 from tests.facts import raises_naming
 
 DIVISIONS = {
     "tensor": Parallel(tensor=2),
     "pipeline": Parallel(pipeline=2),
-    "expert": Parallel(tensor=2, expert=True),
+    "expert": Parallel(tensor=2, expert=True, all_to_all=True),
 }
 CONFIG = EngineConfig(block_size=8, max_kv_tokens=768, max_batch_size=6, token_budget=48)
 
@@ -107,7 +108,9 @@ def test_bytes_follow_the_formula(pair):
     division, _, divided = pair
     engine = again(divided)
     params = SamplingParams(max_tokens=4, ignore_eos=True)
-    log = played(engine, lambda one: [one.submit([3] * n, params) for n in (5, 30, 70)])
+    prompts = [[at * 7 % 64 for at in range(n)] for n in (5, 30, 70)]
+    log = played(engine, lambda one: [one.submit(prompt, params) for prompt in prompts])
+    sent = formula = 0
     scheduled, finished = (
         [event for event in log if isinstance(event, kind)]
         for kind in (v.StepScheduled, v.StepFinished)
@@ -118,15 +121,43 @@ def test_bytes_follow_the_formula(pair):
             value_bytes=4,
             tensor=division.tensor,
             pipeline=division.pipeline,
-            tokens=sum(row.count for row in plan.rows),
+            tokens=(tokens := sum(row.count for row in plan.rows)),
             logits=len(event.tokens),
+            all_to_all=division.all_to_all,
         )
-        for lane in event.t["devices"]:
+        lanes = event.t["devices"]
+        for lane in lanes:
             sizes = Counter()
             for span in lane:
                 sizes[{"recv": "send"}.get(span.kind, span.kind)] += span.bytes
-            sizes -= Counter({"sent": sizes["sent"]})
+            sizes -= Counter({"sent": sizes["sent"], "all_to_all": sizes["all_to_all"]})
             assert sizes == Counter(expected)
+        if division.all_to_all:
+            sent += check_all_to_all(engine.runner._model.config, lanes, tokens, event.expert_loads)
+            formula += even_bytes(engine.runner._model.config, tokens)
+    assert sent == pytest.approx(formula, rel=0.15)
+
+
+def even_bytes(config, tokens):
+    """What the dispatch and the combine of all layers send, if experts are chosen evenly."""
+    sizes = config.hidden_size, config.experts_per_token
+    one = dispatched_bytes(*sizes, value_bytes=4, devices=2, tokens=tokens)
+    return one * config.num_layers
+
+
+def check_all_to_all(config, lanes, tokens, loads):
+    """What a device sends is what it has, minus what stays; what it has in the end is its load."""
+    size, k, half = 4 * config.hidden_size, config.experts_per_token, config.num_experts // 2
+    counts, there, back = (
+        [[one.bytes for one in lane if one.kind == "all_to_all"][at::3] for lane in lanes]
+        for at in range(3)
+    )
+    assert counts == [[8 * half] * config.num_layers] * 2
+    assert back == there[::-1]
+    second = tokens // 2 * k  # the copies of tokens that the second device dispatches
+    for layer, load in enumerate(map(unpacked, loads)):
+        assert there[0][layer] - there[1][layer] == size * (sum(load[half:]) - second)
+    return 2 * sum(map(sum, there))
 
 
 def test_pages_can_be_read_and_written(pair):
@@ -189,7 +220,7 @@ def test_the_parts_of_a_layer_add_up_to_the_whole(a_model, name, tensor):
     """Two KV heads on six devices are copied; inner sizes need not be divisible."""
     directory, _ = a_model(name)
     found = open_model(directory, "float32", "cpu")
-    parallel = Parallel(tensor=tensor)
+    parallel = Parallel(tensor=tensor, expert=name == "qwen3-moe")
     config = check_division(parallel, found.config, found.weights)
 
     def attend(_layer, queries, keys_values, *sinks):
@@ -229,7 +260,9 @@ def test_a_division_that_does_not_fit_is_rejected(a_model, model, division, fact
         Engine.load(directory, parallel=Parallel(**division))
 
 
-@pytest.mark.parametrize("wrong", [{"tensor": 0}, {"microbatches": 0}, {"expert": True}])
+@pytest.mark.parametrize(
+    "wrong", [{"tensor": 0}, {"microbatches": 0}, {"expert": True}, {"all_to_all": True}]
+)
 def test_sizes_are_checked(wrong):
     with raises_naming(ConfigError, *wrong):
         Parallel(**wrong)

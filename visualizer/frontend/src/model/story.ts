@@ -88,6 +88,9 @@ export interface Obstacle {
   evictable: number;
 }
 
+/** what a device did: compute, wait, or the name of an operation among devices; in microseconds */
+export type DeviceSpan = [kind: string, start: number, end: number, bytes: number];
+
 export class Story {
   arrived: number[] = [];
   admissions: Admission[] = [];
@@ -101,6 +104,8 @@ export class Story {
   moves: (Events["blocks_moved"] & { seq: number })[] = [];
   /** Of adapters. */
   slots: (Events["adapter_changed"] & { seq: number })[] = [];
+  /** What each device did in the forward pass that ended, if the model is on several. */
+  devices: { step: number; lanes: DeviceSpan[][] } | null = null;
   rows: Row[] = [];
   /** Running requests that got nothing. */
   stalled: { request: number; reason: string; seq: number }[] = [];
@@ -246,6 +251,7 @@ export class Story {
         this.finished.push(event.step);
         if (event.expert_loads)
           this.loads = { step: event.step, layers: unpacked(event.expert_loads) };
+        if (event.t?.devices?.length) this.devices = { step: event.step, lanes: event.t.devices };
         this.draftError ||= event.draft_error ?? "";
         for (const [index, row] of event.tokens.entries()) {
           const [id, ids, , accepted = 0, forced = 0, allowed] = row;

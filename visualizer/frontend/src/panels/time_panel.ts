@@ -47,6 +47,7 @@ import { halved } from "../drawing/words_html.ts";
 import { halfDot, knowledgeWords, lacks, missing } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
+import { DevicesBox } from "./devices_box.ts";
 import { GroupsBox } from "./groups_box.ts";
 import { Painted, paintWords } from "./painted.ts";
 import { requestTable, stepTable, tablesBox } from "./tables.ts";
@@ -100,6 +101,7 @@ export class TimePanel extends Part {
   );
   alternative = tablesBox();
   groups = new GroupsBox(this.board);
+  devices = new DevicesBox(this.board);
   /** The selected range on the strip and on the lanes: on a long log their scales differ. */
   rangeBoxes = [0, 1].map(() => h("div.range", { hidden: true, "aria-hidden": "true" }));
   rangeWords = h("p.note.range-words", { role: "status", hidden: true });
@@ -113,6 +115,7 @@ export class TimePanel extends Part {
     h("div.waiting", this.band, this.queueButton),
     this.axis,
     this.legend,
+    this.devices.element,
     this.groups.element,
     ...this.rangeBoxes,
     this.rangeWords,
@@ -423,6 +426,7 @@ export class TimePanel extends Part {
     const axisKey = [moving, width, unit, theme.name, globalThis.devicePixelRatio].join(" ");
     if (axis.keptKey !== axisKey) drawAxis(begin(axis, AXIS_HEIGHT), this.scene);
     axis.keptKey = axisKey;
+    this.devices.draw(board, this.left, this.right);
     this.drawRange();
   }
 
