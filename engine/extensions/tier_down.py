@@ -4,7 +4,7 @@
     write_through   a block is copied to all tiers when it has been computed
 
 When a tier is full, its least recently used blocks make room: they move from host memory to disk, and
-leave the disk for good. A disk that fails three times in a row is not written to any more.
+leave the disk for good. What a disk does not accept is dropped; see `tier_disk.py`.
 
 Source: `prepare_store` in vLLM's `vllm/v1/kv_offload/cpu/manager.py` (what is stored, and what leaves);
 `write_backup` in SGLang's `python/sglang/srt/mem_cache/hiradix_cache.py` (write-back).
@@ -20,8 +20,6 @@ from engine.core.runner import PageStore
 from engine.core.tokenizer import Tokenizer
 from engine.extensions.tier_places import Places, Tier
 
-MAX_FAILURES = 3  # of writes in a row, until a disk is given up
-
 
 @dataclass(slots=True)
 class Down:
@@ -31,7 +29,7 @@ class Down:
     _places: Places
     _pages: PageStore
     _tokenizer: Tokenizer
-    _failures: int = 0
+    _refused: str = ""  # why the disk did not take all blocks, when it was last asked
 
     @property
     def writes_through(self) -> bool:
@@ -54,7 +52,12 @@ class Down:
         """
         size = self._config.block_size
         new = [index for index, key in enumerate(keys) if key not in tier.blocks]
-        new = new[: self.make_room(tier, len(new), keys, whole=reason == "computed")]
+        refused = self._refused
+        room = self.make_room(tier, len(new), keys, whole=reason == "computed")
+        if self._refused not in ("", refused) and tier is self._places.disk:
+            lost, why = [blocks[index] for index in new[room:]], self._refused
+            self._places.moved("gpu", "", "failed", lost, [], request=request, detail=why)
+        new = new[:room]
         if not new:
             return 0
         numbers = [blocks[index] for index in new]
@@ -67,7 +70,8 @@ class Down:
             )
             for at, index in enumerate(new)
         ]
-        return self._put("gpu", tier, numbers, contents, reason=reason, request=request)
+        self._put("gpu", tier, numbers, contents, reason=reason, request=request)
+        return len(new)
 
     def make_room(
         self, tier: Tier, count: int, keep: Iterable[bytes], *, whole: bool = False
@@ -78,17 +82,24 @@ class Down:
         they are wanted as a `whole`, none leaves.
         """
         host, disk = self._places.tiers
-        if not count or not tier.limit or (tier is disk and self._failures >= MAX_FAILURES):
+        if not count or not tier.limit:
             return 0
+        if tier is disk:
+            accepted = self._places.io.accepted(count)
+            self._refused = self._places.io.write_refusal if accepted < count else ""
+            if not accepted:
+                return 0
+            count = accepted
         kept = {*keep, *self._places.fetching, *self._places.coming}
         room = tier.num_free + sum(key not in kept for key in tier.blocks)
         if whole and room < count:
             return 0
         count = min(count, room)
-        leaving = tier.leaving(count - tier.num_free, kept)
+        leaving, refused, why = tier.leaving(count - tier.num_free, kept), self._refused, ""
         if tier is host and disk.limit and not self.writes_through:
             self._move_to_disk([key for key in leaving if key not in disk.blocks])
-        self._places.drop(tier, [key for key in leaving if key in tier.blocks], "room")
+            why = "" if self._refused == refused else self._refused  # each reason is said once
+        self._places.drop(tier, leaving, "room", why)
         return count
 
     def _move_to_disk(self, keys: list[bytes]) -> None:
@@ -110,32 +121,19 @@ class Down:
         *,
         reason: v.MoveReason,
         request: int = NO_REQUEST,
-    ) -> int:
-        """Add blocks to a tier with room for them: `contents` has key, text and page of each.
-
-        Returns how many were added: a disk may fail.
-        """
-        error, slots = "", list[int]()
+    ) -> None:
+        """Add blocks to a tier with room for them: `contents` has key, text and page of each."""
+        slots, host = list[int](), self._places.host
         for key, text, page in contents:
-            if tier is self._places.disk:
-                try:
-                    self._places.files.save(key, page)
-                    self._failures = 0
-                except OSError as failed:
-                    self._failures += 1
-                    error = f"the disk cannot write it: {failed.strerror or failed}"
-                    break
-            slots.append(tier.put(key, text, page if tier is self._places.host else b""))
-        stored = len(slots)
-        if slots:
-            texts = [text for _, text, _ in contents[:stored]] if source == "gpu" else []
-            self._places.moved(
-                source, tier.name, reason, numbers[:stored], slots, request=request, texts=texts
-            )
-        if error:
-            if self._failures == MAX_FAILURES:
-                error += f"; after {MAX_FAILURES} failures in a row, nothing more is written to it"
-            self._places.moved(
-                source, "", "failed", numbers[stored:], [], request=request, detail=error
-            )
-        return stored
+            slots.append(tier.put(key, text, page if tier is host else b""))
+        texts = [text for _, text, _ in contents] if source == "gpu" else []
+        self._places.moved(source, tier.name, reason, numbers, slots, request=request, texts=texts)
+        if tier is not host:
+            for key, _, page in contents:
+                self._places.io.save(key, page)
+            self.take_failures()
+
+    def take_failures(self) -> None:
+        """Drop the blocks that the disk could not write."""
+        for key, reason in self._places.io.take_failures().items():
+            self._places.drop(self._places.disk, [key], "failed", reason)

@@ -52,7 +52,7 @@ class BlockFiles:
                 if magic == _MAGIC and form == self._form and key == bytes.fromhex(path.stem):
                     yield key
 
-    def save(self, key: bytes, page: bytes) -> None:
+    def save(self, key: bytes, page: bytes) -> bytes:
         """Write a block. Raises OSError if the disk fails or is full; then nothing is left of it."""
         path = self._path(key)
         unfinished = path.with_suffix(_UNFINISHED)
@@ -62,6 +62,7 @@ class BlockFiles:
                 file.write(_HEADER.pack(_MAGIC, key, self._form, len(page), crc))
                 file.write(page)
             unfinished.replace(path)
+            return b""
         except OSError:
             with suppress(OSError):
                 unfinished.unlink(missing_ok=True)
@@ -85,10 +86,11 @@ class BlockFiles:
             raise BadBlock("the checksum of its KV is wrong")
         return page
 
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: bytes) -> bytes:
         """Delete a block, as far as the disk allows it."""
         with suppress(OSError):
             self._path(key).unlink(missing_ok=True)
+        return b""
 
     def _path(self, key: bytes) -> Path:
         return self.folder / f"{key.hex()}{_WHOLE}"
@@ -101,12 +103,14 @@ class NoFiles:
         """Yield nothing."""
         return iter(())
 
-    def save(self, key: bytes, page: bytes) -> None:
+    def save(self, key: bytes, page: bytes) -> bytes:
         """Do nothing."""
+        return b""
 
     def load(self, key: bytes) -> bytes:
         """Return an empty page."""
         return b""
 
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: bytes) -> bytes:
         """Do nothing."""
+        return b""

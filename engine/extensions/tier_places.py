@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from engine.core.cache.prefix_cache import NO_REQUEST
 from engine.core.log import vocabulary as v
 from engine.core.log.recorder import Clock
-from engine.extensions.tier_files import BlockFiles, NoFiles
+from engine.extensions.tier_disk import Disk
 
 
 class Block(NamedTuple):
@@ -79,7 +79,7 @@ class Places:
     disk: Tier
     _clock: Clock
     _emit: Callable[[v.Event], None]
-    files: BlockFiles | NoFiles = field(default_factory=NoFiles)
+    io: Disk
     coming: dict[bytes, Any] = field(default_factory=dict)
     fetching: Sequence[bytes] = ()
 
@@ -89,24 +89,31 @@ class Places:
         return self.host, self.disk
 
     def have(self, key: bytes) -> bool:
-        """Return whether a block is in a tier."""
-        return key in self.host.blocks or key in self.disk.blocks
+        """Return whether a block can be had from a tier."""
+        return key in self.host.blocks or (key in self.disk.blocks and not self.io.refusal)
 
     def drop(self, tier: Tier, keys: list[bytes], reason: v.MoveReason, detail: str = "") -> None:
-        """Remove blocks from a tier for good."""
-        if keys:
+        """Remove blocks from a tier for good, as far as they are in it."""
+        if keys := [key for key in keys if key in tier.blocks]:
             slots = [tier.remove(key).slot for key in keys]
             if tier is self.disk:
-                for key in keys:
-                    self.files.delete(key)
+                self.io.delete(keys)
             self.moved(tier.name, "", reason, slots, [], detail=detail)
 
     def stay(
-        self, tier: Tier, keys: list[bytes], reason: v.MoveReason, request: int, **t: Any
+        self,
+        tier: Tier,
+        keys: list[bytes],
+        reason: v.MoveReason,
+        request: int,
+        *,
+        detail: str = "",
+        t: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Say why blocks stay where they are, if there are any."""
         if slots := tier.slots_of(keys):
-            self.moved(tier.name, tier.name, reason, slots, slots, request=request, t=t)
+            place = tier.name
+            self.moved(place, place, reason, slots, slots, request=request, detail=detail, t=t)
 
     def moved(
         self,

@@ -11,7 +11,7 @@ Source: SGLang's `python/sglang/srt/mem_cache/hiradix_cache.py` (`prefetch_from_
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from engine.core.log import vocabulary as v
 from engine.core.log.recorder import Clock, VirtualTime
 from engine.core.request import Request
 from engine.core.runner import PageStore
+from engine.extensions.tier_disk import LateBlock
 from engine.extensions.tier_down import Down
 from engine.extensions.tier_files import BadBlock
 from engine.extensions.tier_keys import Keys
@@ -52,7 +53,6 @@ class Up:
     choose: Callable[[Sequence[float], Sequence[float]], int] = fetch_or_compute
     _virtual: VirtualTime | None = field(init=False)
     _disk_is_free_at: int = 0
-    _reader: ThreadPoolExecutor | None = None
 
     def __post_init__(self) -> None:
         self._virtual = self._clock if isinstance(self._clock, VirtualTime) else None
@@ -75,6 +75,7 @@ class Up:
         first = len(request.block_table)
         stored = self._stored(request, first)
         if not stored:
+            self._say_late(request, first)
             return
         prices = self._both_prices(stored, first)
         count = self._fitting(request, self.choose(*prices))
@@ -83,7 +84,7 @@ class Up:
         if not count:
             host, disk = self._places.tiers
             tier = host if stored[0] in host.blocks else disk
-            self._places.stay(tier, stored, "dearer", request.id, **t)
+            self._places.stay(tier, stored, "dearer", request.id, t=t)
             return
         began = self._clock.now()
         self._places.fetching = stored[:count]
@@ -92,18 +93,20 @@ class Up:
         if pages:
             self._write(request, stored[: len(pages)], pages, places, t=t)
         self._places.fetching = ()
+        if len(pages) == len(stored):
+            self._say_late(request, first + len(pages))
 
     def pass_time(self, us: float) -> None:
         """Let time pass on a virtual clock: that of a transfer for which the engine waits."""
         if self._virtual is not None:
             self._virtual.advance(max(0, round(us)))
 
-    def take_arrivals(self, *, wait: bool = False) -> None:
+    def take_arrivals(self) -> None:
         """Put what has been read from disk in the meantime into host memory."""
         now = self._clock.now()
         for key, coming in list(self._places.coming.items()):
             ready = coming.page.done() if self._virtual is None else coming.ready_at <= now
-            if ready or wait:
+            if ready:
                 try:
                     self._raise(key, coming.page.result(), "prefetched", coming.request)
                 except BadBlock as error:
@@ -156,7 +159,7 @@ class Up:
         disk is in host memory afterwards, too.
         """
         pages, places, size = list[bytes](), dict[str, list[int]](), self._config.block_size
-        host = self._places.host
+        host, until = self._places.host, self._places.io.deadline()
         for index, key in enumerate(keys):
             place = "host"
             if key in host.blocks:
@@ -168,7 +171,11 @@ class Up:
                     coming = self._begin(key, request)
                 self.pass_time(coming.ready_at - began)
                 try:
-                    page = coming.page.result()
+                    page = self._places.io.page(coming.page, until)
+                except LateBlock as error:
+                    late = keys[index:]
+                    self._places.stay(self._places.disk, late, "late", request, detail=str(error))
+                    break
                 except BadBlock as error:
                     self._places.drop(self._places.disk, [key], "damaged", str(error))
                     break
@@ -183,16 +190,14 @@ class Up:
         """Begin to read a block from disk, after the ones before it."""
         us = round(self.prices.fetch_us("disk", self._config.block_size))
         self._disk_is_free_at = max(self._disk_is_free_at, self._clock.now()) + us
-        if self._virtual is None:
-            self._reader = self._reader or ThreadPoolExecutor(1, "underglass-disk")
-            page = self._reader.submit(self._places.files.load, key)
-        else:
-            page = Future()
-            try:
-                page.set_result(self._places.files.load(key))
-            except BadBlock as error:
-                page.set_exception(error)
-        return _Coming(request, page, self._disk_is_free_at)
+        return _Coming(request, self._places.io.load(key), self._disk_is_free_at)
+
+    def _say_late(self, request: Request, first: int) -> None:
+        """Say which blocks from block `first` on stay on disk because it is not asked."""
+        disk = self._places.disk
+        if refusal := self._places.io.refusal:
+            late = takewhile(disk.blocks.__contains__, self._keys.of(request)[first:])
+            self._places.stay(disk, list(late), "late", request.id, detail=refusal)
 
     def _raise(self, key: bytes, page: bytes, reason: v.MoveReason, request: int) -> None:
         """Copy a block from disk to host memory, if it is not there and there is room for it."""

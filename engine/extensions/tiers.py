@@ -5,6 +5,7 @@
     tier_down.py     how they come there: write-back or write-through
     tier_up.py       how they come back: prefetch and fetch
     tier_prices.py   whether fetching costs less than computing
+    tier_disk.py     a disk that is slow, fails or hangs holds nothing up
     tier_files.py    the files of the disk tier
 
 This file has what the engine calls. `KVCacheManager.tiers` is the one place that holds the tiers.
@@ -22,7 +23,6 @@ Differs from vLLM and SGLang, whose engines compute for other requests during a 
 without comparing prices (see `tier_prices.py`).
 """
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from engine.core.config import ConfigError, EngineConfig
 from engine.core.log import vocabulary as v
 from engine.core.log.recorder import VirtualTime
 from engine.core.request import Request
+from engine.extensions.tier_disk import Disk
 from engine.extensions.tier_down import Down
 from engine.extensions.tier_files import BlockFiles
 from engine.extensions.tier_keys import Keys
@@ -50,16 +51,16 @@ class Tiers:
         self._keys = Keys(kv_format, self._size)
         self.host = Tier("host", config.host_kv_tokens // self._size)
         self.disk = Tier("disk", config.disk_kv_tokens // self._size)
-        self.places = Places(self.host, self.disk, engine.clock, engine.loop.emit)
+        self.places = Places(
+            self.host, self.disk, engine.clock, engine.loop.emit, Disk(engine.clock)
+        )
         self.down = Down(config, self.places, self._pages, engine.tokenizer)
         self.up = Up(
             config, engine.cache, self._pages, engine.clock, self._keys, self.places, self.down, prices
         )  # fmt: skip
         self._computed: dict[int, int] = {}  # by request: blocks that it had
-        self._folder: Any = None  # that of the engine's own files, which ends with the engine
         if self.disk.limit and kv_format.page_bytes:
-            self._folder = tempfile.TemporaryDirectory(prefix="underglass-kv-")
-            self.open_folder(self._folder.name)
+            self.places.io.use_own_folder(self._keys.form)
 
     @property
     def choose(self) -> Callable[[Sequence[float], Sequence[float]], int]:
@@ -77,7 +78,7 @@ class Tiers:
 
     def open_folder(self, folder: str | Path) -> None:
         """Keep the disk tier's files in a folder, and use the blocks that an earlier run left there."""
-        files = self.places.files = BlockFiles(folder, self._keys.form)
+        files = self.places.io.files = BlockFiles(folder, self._keys.form)
         keys = list(files.found())
         for key in keys[: -self.disk.limit]:
             files.delete(key)
@@ -90,13 +91,13 @@ class Tiers:
 
     def arrived(self, request: Request) -> None:
         """Begin to read from disk what a waiting request will need, if that pays."""
-        self.up.take_arrivals()
+        self._look()
         self.up.prefetch(request)
 
     def fetch(self, request: Request) -> None:
         """Fetch the blocks that an admitted request would otherwise compute, as far as that pays."""
         self._keys.admitted(request)
-        self.up.take_arrivals()
+        self._look()
         self.up.fetch(request)
 
     def computed(self, request: Request) -> None:
@@ -131,7 +132,7 @@ class Tiers:
         """Move the blocks of an evicted node down, unless they are there already."""
         if self.down.writes_through or reason == "cleared":
             return
-        self.up.take_arrivals()
+        self._look()
         upper = self.host if self.host.limit else self.disk
         keys = self._keys.of_blocks(blocks)
         stored = self.down.store(upper, keys, blocks, node.tokens, reason="evicted")
@@ -139,9 +140,15 @@ class Tiers:
 
     def clear(self) -> None:
         """Drop every block."""
-        self.up.take_arrivals(wait=True)
+        self._look()
+        self.places.coming.clear()
         for tier in self.places.tiers:
             self.places.drop(tier, list(tier.blocks), "cleared")
+
+    def _look(self) -> None:
+        """Look what the disk has done in the meantime."""
+        self.down.take_failures()
+        self.up.take_arrivals()
 
 
 def attached(engine: Any) -> Tiers:

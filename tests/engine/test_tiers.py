@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 from engine import ConfigError, Engine, EngineConfig, SamplingParams, simulate
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
+from engine.extensions import tier_disk
 from engine.extensions.prefix_keys import keyed
 from engine.extensions.tier_files import BlockFiles
 from engine.extensions.tier_prices import fetch_or_compute
 from engine.simulation.checking_runner import CheckingRunner
-from engine.simulation.cost_runner import Cost
+from engine.simulation.cost_runner import Cost, VirtualClock
 from engine.simulation.workload import Workload, poisson, uniform
 from tests.engine.invariants import check
 from tests.engine.workloads import TOKENIZER, finish, named, next_token, tiered_workload
@@ -40,9 +42,10 @@ def test_no_invariant_breaks_with_tiers(soak: bool, first_seed: int) -> None:
     assert len(moves) >= 15
 
 
-def with_files(folder: Path, config: EngineConfig = CONFIG) -> Engine:
+def with_files(folder: Path, config: EngineConfig = CONFIG, *, thread: bool = False) -> Engine:
     """An engine that checks each read, and has its disk tier in a folder."""
-    engine = Engine(CheckingRunner(next_token), config, tokenizer=TOKENIZER)
+    clock = None if thread else VirtualClock()  # on which the disk is asked without a thread
+    engine = Engine(CheckingRunner(next_token), config, tokenizer=TOKENIZER, clock=clock)
     engine.tiers.open_folder(folder)
     return engine
 
@@ -155,21 +158,84 @@ class FailingFiles(BlockFiles):
         super().__init__(folder, form)
         self.writes = writes
 
-    def save(self, key: bytes, page: bytes) -> None:
+    def save(self, key: bytes, page: bytes) -> bytes:
         if self.writes == 0:
             raise OSError(28, "No space left on device")
         self.writes -= 1
-        super().save(key, page)
+        return super().save(key, page)
 
 
 @pytest.mark.parametrize("writes", [0, 3])
 def test_a_full_disk_loses_nothing_but_the_copies(tmp_path: Path, writes: int) -> None:
     engine = with_files(tmp_path)
-    engine.tiers.places.files = FailingFiles(tmp_path, engine.tiers._keys.form, writes=writes)
+    engine.tiers.places.io.files = FailingFiles(tmp_path, engine.tiers._keys.form, writes=writes)
     assert answers(engine) == EXPECTED
     assert "No space left on device" in reasons(engine.log)["failed"]
-    assert "nothing more is written" in reasons(engine.log)["failed"]  # after three in a row
+    failed = [one.detail for one in engine.log.of(v.BlocksMoved) if one.reason == "failed"]
+    assert any("not used any more" in detail for detail in failed)  # after three in a row
     assert len(list(tmp_path.iterdir())) == writes
+
+
+class HangingFiles(BlockFiles):
+    """A disk that does not answer before it is released, and notes what it is asked to read."""
+
+    def __init__(self, folder: Path, form: bytes) -> None:
+        super().__init__(folder, form)
+        self.released, self.asked = threading.Event(), list[bytes]()
+
+    def load(self, key: bytes) -> bytes:
+        self.asked.append(key)
+        self.released.wait()
+        return super().load(key)
+
+    def save(self, key: bytes, page: bytes) -> bytes:
+        self.released.wait()
+        return super().save(key, page)
+
+
+@pytest.mark.parametrize("cache", ["radix", "hash"])
+def test_a_disk_that_hangs_is_a_miss_with_its_reason(monkeypatch, tmp_path, cache: str) -> None:
+    config = CONFIG.changed(host_kv_tokens=0, prefix_cache=cache)
+    answers(with_files(tmp_path, config))
+    engine = with_files(tmp_path, config, thread=True)
+    disk = engine.tiers.places.io
+    disk.files = files = HangingFiles(tmp_path, engine.tiers._keys.form)
+    monkeypatch.setattr(tier_disk, "DEADLINE_US", 1)
+    assert answers(engine) == EXPECTED
+    # Only the first request has waited: until the disk has answered, it is not asked again.
+    late = [one for one in engine.log.of(v.BlocksMoved) if one.reason == "late"]
+    assert late[0].detail.startswith("the disk did not answer within")
+    assert {one.detail for one in late[1:]} == {disk.refusal}
+    assert len(late) > 2
+    assert len(files.asked) <= 1
+    assert "are not fetched: the disk did not answer" in str(
+        read(engine.log).why_missed(late[0].request)
+    )
+    monkeypatch.setattr(tier_disk, "DEADLINE_US", 60_000_000)
+    files.released.set()
+    disk._late.result()
+    assert not disk.refusal
+    assert answers(engine) == EXPECTED
+    assert "cheaper" in reasons(engine.log, "gpu")
+
+
+def test_writes_to_a_disk_that_hangs_have_a_limit_and_an_end(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(tier_disk, "MAX_WRITES", 3)
+    monkeypatch.setattr(tier_disk, "DEADLINE_US", 1)
+    config = CONFIG.changed(host_kv_tokens=0, kv_write="write_through")
+    engine = with_files(tmp_path, config, thread=True)
+    disk = engine.tiers.places.io
+    disk.files = files = HangingFiles(tmp_path, engine.tiers._keys.form)
+    assert answers(engine) == EXPECTED
+    worker = disk._worker
+    assert len(worker.writes) == 3
+    refused = [one.detail for one in engine.log.of(v.BlocksMoved) if one.reason == "failed"]
+    assert "3 blocks wait to be written" in refused[0]
+    worker.end()  # what the engine's end does: it waits only to the deadline
+    assert worker.thread.is_alive()
+    assert [one.cancelled() for one in worker.writes.values()][1:] == [True, True]
+    files.released.set()
+    worker.thread.join()
 
 
 KILLED = """

@@ -156,9 +156,10 @@ def moved_words(events: Iterable[v.Event], request: int, block_size: int) -> str
         for event in events
         if isinstance(event, v.BlocksMoved)
         and event.request == request
-        and (event.target == "gpu" or event.reason == "dearer")
+        and (event.target == "gpu" or event.reason in ("dearer", "late"))
     ]
-    if not moves:
+    # What came is more than what did not come.
+    if not (moves := [one for one in moves if one.reason != "late"] or moves):
         return ""
     words, t = MESSAGES["moved"], moves[0].t
     values: dict[str, int | str] = {
@@ -167,9 +168,10 @@ def moved_words(events: Iterable[v.Event], request: int, block_size: int) -> str
         "us": duration(t.get("us", 0) / 1000),
         "fetch": duration(t.get("fetch_us", 0) / 1000),
         "compute": duration((t.get("compute_us") or 0) / 1000),
+        "detail": moves[0].detail,
     }
-    if moves[0].reason == "dearer":
-        return text(words["dearer"], **values)
+    if moves[0].target != "gpu":
+        return text(words[moves[0].reason], **values)
     instead = "" if t.get("compute_us") is None else text(words["instead"], **values)
     return text(words["fetched"], **values) + instead
 

@@ -54,6 +54,7 @@ MoveReason = Literal[
     "fetched",  # from disk to host memory, on its way to the GPU
     "cheaper",  # to the GPU: fetching costs less than computing
     "dearer",  # it stays where it is: computing costs less than fetching
+    "late",  # it stays where it is: the disk has not answered in time
     "used",  # it stays where it is, as the most recently used: its request ended
     "found",  # on disk, from an earlier run
     "damaged",  # dropped: the disk cannot read it, or its file was cut off or altered

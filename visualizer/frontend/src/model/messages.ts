@@ -81,9 +81,12 @@ function percent(share: number) {
 
 /** What an admitted request fetches from the tiers below the GPU, or why it does not; "" if they have nothing. */
 export function movedWords(all: Events["blocks_moved"][], id: number, size: number) {
-  const moves = all.filter(
-    ({ request, target, reason }) => request === id && (target === "gpu" || reason === "dearer"),
+  const about = all.filter(
+    ({ request, target, reason }) =>
+      request === id && (target === "gpu" || reason === "dearer" || reason === "late"),
   );
+  const came = about.filter(({ reason }) => reason !== "late");
+  const moves = came.length ? came : about; // what came is more than what did not come
   if (!moves.length) return "";
   const words: Record<string, string> = messages.moved;
   const { us, fetch_us, compute_us } = moves[0].t ?? {};
@@ -93,8 +96,9 @@ export function movedWords(all: Events["blocks_moved"][], id: number, size: numb
     us: duration(us ?? 0),
     fetch: duration(fetch_us ?? 0),
     compute: duration(compute_us ?? 0),
+    detail: moves[0].detail ?? "",
   };
-  if (moves[0].reason === "dearer") return text(words.dearer, values);
+  if (moves[0].target !== "gpu") return text(words[moves[0].reason], values);
   return text(words.fetched, values) + (compute_us == null ? "" : text(words.instead, values));
 }
 
