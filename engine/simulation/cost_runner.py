@@ -36,6 +36,14 @@ from engine.simulation.simulated_adapters import SimulatedAdapters
 US_PER_MS = 1000
 FIRST_TOKENS = 16
 
+# The KV of a token of Llama 3.1 8B in bfloat16: 32 layers, keys and values of 8 heads of 128 values.
+# Host memory is behind PCIe 4.0 x16 (A100): 16 GT/s on 16 lanes, coded in 128 of 130 bits, are 31.5
+# GB/s in one direction; PCIe 5.0 (H100) has twice that. The disk is a Samsung PM9A3 (NVMe, PCIe 4.0
+# x4), which reads 6.5 GB/s in sequence according to its data sheet. Real transfers are slower.
+_TOKEN_KV_BYTES = 2 * 32 * 8 * 128 * 2
+HOST_TOKEN_MS = round(_TOKEN_KV_BYTES / 31.5e6, 4)  # 1 GB/s is 1e6 bytes per ms
+DISK_TOKEN_MS = round(_TOKEN_KV_BYTES / 6.5e6, 4)
+
 
 class VirtualClock:
     """Simulated time; see `engine.core.log.recorder.Clock`.
@@ -123,7 +131,8 @@ class Cost:
     cpu_ms  the time to schedule a step and process its output. It comes before the forward pass or,
             with asynchronous scheduling, overlaps with the one before. `fit` counts it as `base_ms`
     per_host_token_ms, per_disk_token_ms  to copy the KV of a token between the GPU and host memory, and
-            from disk to host memory; see `engine/extensions/tiers.py`. They are not part of a step
+            from disk to host memory; see `engine/extensions/tiers.py`. They are not part of a step, and
+            their defaults are those of an 8B model behind PCIe 4.0 and NVMe
     per_adapter_ms, adapter_load_ms  see `simulated_adapters.py`; `fit` does not find them
     """
 
@@ -137,8 +146,8 @@ class Cost:
     per_call_ms: float = 0.0
     wake_ms: float = 0.0
     cpu_ms: float = 0.0
-    per_host_token_ms: float = 0.0
-    per_disk_token_ms: float = 0.0
+    per_host_token_ms: float = HOST_TOKEN_MS
+    per_disk_token_ms: float = DISK_TOKEN_MS
     per_adapter_ms: float = 0.0
     adapter_load_ms: float = 0.0
 
@@ -209,8 +218,11 @@ class CostRunner:
         self.adapters = SimulatedAdapters()
 
     def describe(self) -> dict[str, Any]:
-        """Describe the runner: no parameters, and the prices that are not 0."""
-        prices = {name: price for name, price in asdict(self.cost).items() if price}
+        """Describe the runner: no parameters, and the prices that are not the default."""
+        default = asdict(Cost(0, 0))
+        prices = {
+            name: price for name, price in asdict(self.cost).items() if price != default[name]
+        }
         return {"name": "cost runner", "parameters": 0} | prices
 
     def reserve(

@@ -19,6 +19,7 @@ from engine.extensions.tier_files import BlockFiles
 from engine.extensions.tier_prices import fetch_or_compute
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import Cost, VirtualClock
+from engine.simulation.rerun import recorded_cost
 from engine.simulation.workload import Workload, poisson, uniform
 from tests.engine.invariants import check
 from tests.engine.workloads import TOKENIZER, finish, named, next_token, tiered_workload
@@ -317,12 +318,17 @@ def test_a_fetch_and_its_rejection_say_their_prices() -> None:
     fetch = next(one for one in log.of(v.BlocksMoved) if one.target == "gpu")
     assert fetch.t["us"] == fetch.t["fetch_us"] < fetch.t["compute_us"]
     assert "are fetched from host memory in " in str(read(log).why_missed(fetch.request))
-    prices = Cost(8, 0.1, per_host_token_ms=0.5)
+    prices = Cost(8, 0.1, per_host_token_ms=0.5, per_disk_token_ms=0)
     workload = Workload.agents(
         3, 3, away_ms=poisson(1 / 60), instructions=64, prompt=uniform(50, 60), output=uniform(4, 5)
     )
     config = EngineConfig(max_kv_tokens=256, host_kv_tokens=1024)
     slow = simulate(workload, config, cost=prices)
+    assert recorded_cost(slow) == prices
+    usual = simulate(workload, config, cost=Cost(8, 0.1))
+    assert recorded_cost(usual) == Cost(8, 0.1)
+    us = [one.t["us"] / len(one.slots) for one in usual.of(v.BlocksMoved) if one.target == "gpu"]
+    assert set(us) == {round(config.block_size * 131_072 / 31.5e3)}  # 31.5 GB/s, in whole us
     stays = next(one for one in slow.of(v.BlocksMoved) if one.reason == "dearer")
     assert stays.t["fetch_us"] > stays.t["compute_us"]
     assert "are not fetched: that takes " in str(read(slow).why_missed(stays.request))
