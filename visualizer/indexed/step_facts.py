@@ -16,7 +16,8 @@ from visualizer.indexed.handlers import Handlers
 # The measures of a step, in the order of `measures.ts`.
 COUNTS = (
     "used shared cached free tokens prefill catchup decode rows output running waiting preempted "
-    "evicted found happened suspended seats reach guessing drafted accepted"
+    "evicted found happened suspended seats reach guessing drafted accepted "
+    "host disk"
 ).split()
 TIMES = "start scheduled end launched ready drafting".split()
 _COLUMNS = set(Steps.__struct_fields__) - {"counts", "times"}
@@ -74,6 +75,8 @@ class _Step(msgspec.Struct, gc=False):
     guessing: int = 0
     drafted: int = 0
     accepted: int = 0
+    host: int = 0
+    disk: int = 0
     times: dict[str, Time | None] = {}
     chunks: list[tuple[int, int]] = []
     computed: list[int] = []
@@ -99,6 +102,7 @@ class StepFacts:
         self._steps: list[_Step] = []
         self.before: Handlers = {
             v.Admitted: self._admitted,
+            v.BlocksMoved: self._moved,
             v.BlocksAllocated: self._allocated,
             v.BlockCopied: self._copied,
             v.Preempted: self._preempted,
@@ -244,6 +248,11 @@ class StepFacts:
             is_large = 2 * found >= request.prompt_length
             info.happened |= _HIT | (_LARGE_HIT if is_large else 0)
         self._leaves_queue(request)
+
+    def _moved(self, event: v.BlocksMoved) -> None:
+        if event.target == "gpu":
+            name, tokens = event.source, len(event.slots) * self._state.block_size
+            setattr(self._steps[-1], name, getattr(self._steps[-1], name) + tokens)
 
     def _leaves_queue(self, request: v.RequestState) -> None:
         self.waiting -= 1

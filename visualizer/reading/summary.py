@@ -100,7 +100,7 @@ class _Summary:
             "preemptions": f"{self._sum('preempted'):,}",
             "KV blocks": f"at most {used:,} of {blocks:,} held by requests, {evicted}",
         }
-        if fetched := self._fetched():
+        if fetched := {tier: tokens for tier in _TIERS if (tokens := self._sum(tier))}:
             rows["prefix cache"] += "; fetched from " + " and ".join(
                 f"{_TIERS[tier]}: {tokens:,}{_percent(tokens, asked)}"
                 for tier, tokens in fetched.items()
@@ -137,14 +137,6 @@ class _Summary:
             for value, step in zip(part.counts[place], part.step, strict=True)
             if self._is_whole(step)
         )
-
-    def _fetched(self) -> Counter[str]:
-        """Return how many tokens were fetched from each tier below the GPU."""
-        tokens = Counter[str]()
-        for move in self.log.of(v.BlocksMoved):
-            if move.target == "gpu":
-                tokens[move.source] += len(move.slots) * settings_of(self.log)["block_size"]
-        return tokens
 
     def _adapters(self) -> str:
         """Say how many adapters shared how many slots, and how often one had to leave; "" if none."""

@@ -5,7 +5,7 @@
  * decode. `happened` has the bits of `happenings.ts`,
  * `suspended` the waiting requests that were preempted, `seats` those taken when the step was scheduled,
  * `reach` how many blocks have been used so far, counted from block 0, `guessing` the rows with drafts, `drafted` and
- * `accepted` their drafts. Times in microseconds, NaN if the log has none; `drafting` is a duration.
+ * `accepted` their drafts, `host` and `disk` the tokens fetched from there. Times in microseconds, NaN if the log has none; `drafting` is a duration.
  *
  * With asynchronous scheduling a step is scheduled while the one before is computed. Then `start` to `end` is the
  * time from the start of its scheduling to the tokens of the step before, `start` to `scheduled` its own
@@ -27,7 +27,7 @@ const COUNTS = [
   ...words("used shared cached free"),
   ...words("tokens prefill catchup decode rows output"),
   ...words("running waiting preempted evicted found happened suspended seats reach"),
-  ...words("guessing drafted accepted"),
+  ...words("guessing drafted accepted host disk"),
 ];
 const TIMES = words("start scheduled end launched ready drafting");
 export type CountName = (typeof COUNTS)[number];

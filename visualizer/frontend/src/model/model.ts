@@ -473,6 +473,10 @@ export class Model {
       case "admitted":
         sums.found += event.blocks.length * this.#live.blockSize;
         break;
+      case "blocks_moved":
+        if (event.target === "gpu")
+          sums[event.source as "host"] += event.slots.length * this.#live.blockSize;
+        break;
       case "preempted":
         sums.preempted++;
         break;

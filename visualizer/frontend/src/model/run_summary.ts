@@ -33,6 +33,7 @@ export interface Summary {
   gained: number; // tokens that a row with drafts gained, on average
   found: number; // prompt tokens in the cache at the first admission
   asked: number; // all prompt tokens of these requests
+  fetched: Record<"host" | "disk", number>; // tokens from the tiers below the GPU
   waits: { cause: string; amount: number }[]; // most first: time that requests waited
   waited: number; // their sum
   waitUnit: "us" | "steps"; // steps, if the log has no times
@@ -107,6 +108,7 @@ export class RunSummary {
       gained: 1 + accepted / guessing,
       found,
       asked,
+      fetched: { host: total(measures.host), disk: total(measures.disk) },
       waits,
       waited: waits.reduce((sum, { amount }) => sum + amount, 0),
       waitUnit,

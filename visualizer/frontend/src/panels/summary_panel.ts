@@ -136,7 +136,8 @@ function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
       figure.querySelector("strong")?.before(made(levelDot("inferred")), " ");
     return figure;
   };
-  const share = asked ? `${Math.round((100 * found) / asked)} %` : "none";
+  const shareOf = (tokens: number) => (asked ? `${Math.round((100 * tokens) / asked)} %` : "none");
+  const below = (["host", "disk"] as const).filter((tier) => model.settings[`${tier}_kv_tokens`]);
   const prompts = asked
     ? `of ${asked.toLocaleString("en")} prompt ${agree(asked, "token", "tokens")}`
     : "";
@@ -150,7 +151,15 @@ function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
     told("preemptions", ["preemptions"], () =>
       cell("preemptions", preemptions.toLocaleString("en")),
     ),
-    told("prefix hits", ["cached_tokens"], () => cell("prefix hits", share, prompts)),
+    told("prefix hits", ["cached_tokens"], () => cell("prefix hits", shareOf(found), prompts)),
+    ...(below.length
+      ? [
+          cell(
+            `fetched from ${below.join(", ")}`,
+            below.map((tier) => shareOf(figures.fetched[tier])).join(", "),
+          ),
+        ]
+      : []),
     ...(figures.drafted ? [draftCell(figures)] : []),
     told("waited", ["queue"], () => waitCell(figures, theme, halfDot(model, "waiting_reasons"))),
   ];
