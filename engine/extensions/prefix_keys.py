@@ -21,6 +21,10 @@ class KeyedTokens(list[int]):
     """Tokens of a request that has an adapter or a salt.
 
     extra_key  (adapter, digest of the salt), each "" for none; a prefix has it, a later part does not
+
+    Why is it no parameter of `match`? Policies, holds, transfers and routers pass tokens on to it, and
+    readers write trees and policies of their own against `match(tokens, limit)`. If one of them left
+    the parameter out, it would find the KV of another adapter. SGLang's `RadixKey` also has both.
     """
 
     extra_key: tuple[str, ...] = ()

@@ -62,8 +62,11 @@ class _Worker:
         """Write nothing more, delete the engine's own folder, but wait only to the deadline."""
         for waiting in self.writes.values():
             waiting.cancel()
-        if self.folder:
-            deleted = self.ask(partial(_delete, self.folder))
+        folder, self.folder = self.folder, ""
+        if folder and self.thread is None:
+            _delete(folder)
+        elif folder:
+            deleted = self.ask(partial(_delete, folder))
             with suppress(TimeoutError):
                 deleted.result(DEADLINE_US / 1e6)
         self.jobs.put(None)
