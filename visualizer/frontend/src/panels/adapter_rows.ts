@@ -51,7 +51,7 @@ export function adapterRows(frame: Frame, width: number): PlaceRow[] {
     {
       name: "Adapters",
       words,
-      label: slots.map((_, slot) => wordsOf(slot)).join("; "),
+      label: slots.map((_, slot) => wordsOf(slot)),
       height: Math.ceil(slots.length / columns) * PITCH + HEIGHT - PITCH,
       draw(painter, top) {
         const { ink, muted: color, faint, ground: plate } = painter.theme;

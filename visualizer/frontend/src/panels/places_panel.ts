@@ -13,7 +13,7 @@ import { tierRows } from "./tier_rows.ts";
 export interface PlaceRow {
   name: string;
   words: (string | number | false | undefined)[]; // empty ones are left out
-  label?: string; // more words, for screen readers
+  label?: string[]; // more words, for screen readers
   height: number; // below its title
   draw: (painter: CanvasPainter, y: number, width: number) => void;
   /** Describes the place at a point below the title, or null. */
@@ -57,8 +57,11 @@ export class PlacesPanel {
       painter.text(painter.cut(said, width - left), left, base, { color: theme.muted });
       draw(painter, y + LINE, width);
     }
-    const label = this.rows.map(({ name, said, label: more = "" }) => `${name}: ${said}. ${more}`);
-    setAttribute(this.canvas, "aria-label", label.join(" "));
+    const label = this.rows.flatMap(({ name, said, label: more = [] }) => [
+      `${name}: ${said}`,
+      ...more,
+    ]);
+    setAttribute(this.canvas, "aria-label", label.join("; "));
   }
 
   describe([x, y]: [number, number]): Line[] | null {
