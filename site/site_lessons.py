@@ -76,9 +76,12 @@ class Code:
 
     @property
     def stands_beside(self) -> bool:
-        """Whether its picture fits beside the prose: a panel or a figure, not a whole board."""
+        """Whether its picture fits beside the prose: a panel, not a whole board.
+
+        A figure does not: it is stored for the whole width, and half as large its words are too small.
+        """
         if self.picture is None or self.picture["kind"] == "image":
-            return self.picture is not None
+            return False
         options = self.picture["options"]
         return bool(options.get("only")) or options.get("level") == "lanes"
 
@@ -396,6 +399,7 @@ def _hints(lesson: str) -> str:
     folded = ""
     for number, hint in reversed(list(enumerate(words, start=1))):
         summary = f"Hint {number} of {len(words)}"
-        text = f"<summary>{summary}</summary><p>{html.escape(hint)}</p>"
+        marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(hint))
+        text = f"<summary>{summary}</summary><p>{marked}</p>"
         folded = f'<details class="hint">{text}{folded}</details>'
     return folded
