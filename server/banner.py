@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.config import EngineConfig
 from engine.models.byte_sizes import byte_size
+from server.core.adapters import ALLOWED, may_be_updated
 from server.core.addresses import network_addresses
 from server.core.settings import ServerSettings
 from server.http.access import is_loopback
@@ -126,8 +127,10 @@ def _warnings(settings: ServerSettings, kv_source: "KVSource | None") -> Iterato
         )
     elif not is_loopback(settings.host):
         yield "Any machine that can reach this one can use the model; --api-key requires a key.\n"
+    if may_be_updated():
+        yield f"Clients can load adapters from directories of this machine: {ALLOWED} is set.\n"
     if kv_source is not None and not kv_source.is_local:
         yield (
             "Any machine that can reach this one can subscribe to the KV events without a key; they "
-            "have all token ids.\n"
+            "have all token ids and cache salts.\n"
         )

@@ -11,6 +11,7 @@ import pytest
 from engine.core.config import EngineConfig
 from engine.core.log.log import EventLog
 from server.banner import banner
+from server.core.adapters import ALLOWED
 from server.core.addresses import Address
 from server.core.settings import ServerSettings, Start
 from tests.facts import assert_names
@@ -103,5 +104,7 @@ def test_the_banner_says_who_can_use_the_server(host, key, monkeypatch):
     for one in lan:
         assert (one.url(8000) in text) == (host == "0.0.0.0")
     assert ("Any machine" in text) == (host == "0.0.0.0" and key is None)
+    monkeypatch.setenv(ALLOWED, "1")
+    assert ALLOWED in banner(settings, URL, EngineConfig(), start_with())
     assert ("asks for the key" in rows(settings)["live page"]) == (key is not None)
     assert (f"Bearer {key}" in text) == (key is not None)

@@ -16,6 +16,7 @@ from engine import Engine, EngineConfig, SamplingParams
 from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
 from engine.core.log.expert_loads import unpacked
+from engine.extensions.adapters import AdapterError
 from engine.models.decoder import Decoder
 from engine.models.loader import open_model
 from engine.parallel import Parallel
@@ -171,6 +172,8 @@ def test_pages_can_be_read_and_written(pair):
     assert runner.read_pages([8, 9]) == pages[size:]
     runner.run([], [(7, 10)])
     assert runner.read_pages([10]) == runner.read_pages([3])
+    with raises_naming(AdapterError, "parallel"):
+        engine.adapters.add("ada", "/adapters/ada")
 
 
 def test_a_device_that_ends_or_hangs_is_named_and_takes_the_others_along(pair):
