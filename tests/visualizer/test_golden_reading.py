@@ -3,8 +3,10 @@
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -15,6 +17,7 @@ from tests.engine.workloads import adapter_workload, sliding_workload, tiered_wo
 from tests.engine.workloads import windowed as last_of
 from tests.visualizer.test_golden_fold import REAL, SCRIPTS, node, played, save, windowed
 from visualizer import read
+from visualizer.indexed.known import known_of
 from visualizer.logs import settings_of
 from visualizer.reading.waterfall.picture import COLOURS
 from visualizer.reading.waterfall.words import helped
@@ -37,7 +40,7 @@ def random_logs(seeds: range) -> Logs:
 
 
 def timeless(seeds: range) -> Logs:
-    bare = {str(seed): b"\n".join([*recorded(seed).deterministic(), b""]) for seed in seeds[:20]}
+    bare = {str(seed): b"\n".join([*recorded(seed).deterministic(), b""]) for seed in seeds}
     logs = {name: EventLog.from_bytes(text) for name, text in bare.items()}
     units = {read(log).waterfall.unit for log in logs.values() if log.of(StepFinished)}
     assert units == {"steps"}
@@ -58,7 +61,7 @@ SETS: dict[str, Callable[[range], Logs]] = {
     "real": lambda _: {path.name.replace(".", "-"): read_source(path) for path in REAL},  # type: ignore[misc]
     "timeless": timeless,
     "asynchronous windows": asynchronous_windows,
-    "tiers": lambda seeds: {str(seed): played(tiered_workload(seed)) for seed in seeds[:20]},
+    "tiers": lambda seeds: {str(seed): played(tiered_workload(seed)) for seed in seeds},
 }
 # The kinds of misses that these logs must have.
 KINDS = {
@@ -130,6 +133,11 @@ def misses(logs: Logs, folder: Path) -> set[str]:
     """Compare all answers; return the kinds of misses."""
     theirs = json.loads(node("answers.js", folder))
     kinds = set[str]()
+    with mock.patch("visualizer.reading.why.stuck.known_of", cache(known_of)):  # once per log
+        queues = {
+            name: [read(log).stuck(step).requests for step, _ in theirs[name]["queues"]]
+            for name, log in logs.items()
+        }
     for name, log in logs.items():
         for said in theirs[name]["missed"]:
             answer = read(log).why_missed(said["request"])
@@ -138,11 +146,11 @@ def misses(logs: Logs, folder: Path) -> set[str]:
             if words and not (answer.about or answer.needed_by):  # the board numbers equal labels
                 assert words == answer.sentences()[1:]
             kinds.add(answer.kind)
-        for step, queue in theirs[name]["queues"]:
-            assert queue == [waiting(one) for one in read(log).stuck(step).requests], (name, step)
+        for (step, queue), ours in zip(theirs[name]["queues"], queues[name], strict=True):
+            assert queue == [waiting(one) for one in ours], (name, step)
+        waterfall = read(log).waterfall
         for request, marks in theirs[name]["marks"]:
-            ours = [part.mark for part in read(log).why_slow(request).parts]
-            assert marks == ours, (name, request)
+            assert marks == [part.mark for part in waterfall[request].parts], (name, request)
     return kinds
 
 
