@@ -141,12 +141,12 @@ GATES = (
     Gate(
         "clients",
         "exact distribution, whole text in its shape, nothing after the end",
-        exact=("accept", "Outbox", "ToolState", "mask", "Ahead"),
+        exact=("accept", "Outbox", "mask", "Ahead"),
     ),
     Gate(
         "machines",
         "a dead replica gets no request, a full one no more; KV moves only if that is faster",
-        exact=("route", "fetch"),
+        exact=("fetch_or_compute", "route", "fetch"),
     ),
     Gate(
         "reports",

@@ -33,7 +33,7 @@ PARTS = {
     "victim": "09",
     "accept": "10",
     "Outbox": "11",
-    "ToolState": "12",
+    "fetch_or_compute": "12",
     "report": "13",
     "mask": "15",
     "Ahead": "16",

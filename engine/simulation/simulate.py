@@ -37,6 +37,7 @@ def simulate(
     config: EngineConfig | None = None,
     *,
     cost: Cost | CostRunner,
+    fetch_or_compute: Callable[[Sequence[float], Sequence[float]], int] | None = None,
     **parts: Any,
 ) -> EventLog:
     """Serve a whole workload and return the log.
@@ -44,11 +45,14 @@ def simulate(
     cost   the prices of a step, or a CostRunner of your own
     parts  passed on to `Engine`: policy, pool, tree, eviction, drafter, and `log`, for example with a
            window for a long run
+    fetch_or_compute  the rule of the memory below the GPU, if there is any; see `tier_prices.py`
 
     Idle time is skipped. Raises RequestError for a request that these settings could never serve.
     """
     runner = cost if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
     engine = ReplayEngine(runner, config, workload, **parts)
+    if engine.tiers is not None and fetch_or_compute is not None:
+        engine.tiers.choose = fetch_or_compute
     play(workload.inputs, engine, engine.apply, runner.clock.skip_to)
     return engine.log
 

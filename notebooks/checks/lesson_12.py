@@ -1,187 +1,128 @@
-"""Lesson 12: a state machine that follows a sample and answers its tool calls."""
+"""Lesson 12: which blocks of an agent that comes back are fetched, and which are computed again."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Promises
-from checks.guard import watched
-from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.output.tool_use import Tool, ToolTokens, ToolUse
-from engine.extensions.calculator import evaluate
+from checks.guard import call
+from checks.judging import counted, listed, whole
+from engine.extensions.tier_prices import fetch_or_compute
 
-TOKENIZER = ByteTokenizer()
-_marks = ToolTokens.of(TOKENIZER)
-assert _marks is not None
-MARKS = _marks
-START, END = "<|python_start|>", "<|python_end|>"
+# (prices of fetching each block, prices of computing it) in microseconds -> blocks to fetch
+Rule = Callable[[Sequence[float], Sequence[float]], int]
+Part = Callable[..., Any]
 
 ANSWERS = {
-    "last": Answer(
-        20,
+    "left": Answer(
+        1024,
         {
-            24: "One step for each token that the model has to find. Must it find these four?",
-            21: "One step to read the result? The step that reads it samples the next token, too.",
-            43: "That was with a second request in the queue. This one never leaves its seat.",
+            3200: "That is what the agent had when it left, in whole blocks. But others needed room.",
+            4092: "The last part has never been computed: the tool has only now returned it.",
+            0: "If its whole history is gone. But which part of it do the other agents use as well?",
         },
     ),
-    "own": Answer(
-        "8 of 12",
+    "times": Answer(
+        "about 12 times as long",
         {
-            "all 12": "That would be fair: the other four are not sampled. But they take up memory.",
-            "10 of 12": "The two digits are forced. The two marks around them are forced as well.",
-            "7 of 12": "Those are the call. What is left after it and its result?",
+            "half as long": "Copying moves many bytes, and GPUs are fast. Divide both, and compare.",
+            "twice as long": "They are closer for a disk. Host memory is ten times as fast.",
+            "about 100 times as long": "With a smaller KV, or a larger model. See the two lines above.",
         },
-        fits=lambda chosen: chosen == 8,
+        fits=lambda ratio: 11 < ratio < 13,
+    ),
+    "through": Answer(
+        "nearly none",
+        {
+            "the same number": "The same blocks are computed. But when do they leave host memory?",
+            "twice as many": "More blocks are copied. But there is no more room for them.",
+            "half as many": "It is less than that. What is in host memory when a block leaves the GPU?",
+        },
+        fits=lambda share: share < 0.1,
     ),
 }
 HINTS = (
-    "Two states are enough: no call is open (None), or one is, with the ids that it contains so far.",
-    "At the end of a call, close it first. Then decode all of its ids together and evaluate the text; "
-    "return the ids of the mark, the result and the mark, or [] if there is no result.",
+    "What does a number of blocks cost? The first ones are fetched, and the ones after them are "
+    "computed. Write that sum for one number, then for every number from 0 to all.",
+    "Take the number with the smallest sum, and the larger one of two equal sums. A loop that stops at "
+    "the first block that is dearer to fetch never sees the cheap blocks behind it.",
 )
 
 
 class Promise(Promises):
     """The promises that the check tests."""
 
-    LIST = "feed() returns a list of token ids, empty if nothing is forced"
-    OWN_STATE = "each sample has a state of its own"
-    ONLY_AFTER_END = f"tokens are forced after {END} and nowhere else"
-    NO_START = "an end without a start forces nothing"
-    NO_RESULT = "a call that cannot be evaluated forces nothing"
-    DECODED_TOGETHER = "the text of a call is that of all its tokens together"
-    ANSWERED = "a complete call is answered"
-    FRAMED = "the forced tokens are output_start, the result as text, output_end"
-
-
-# A state gets a word letter by letter: a letter is a token here.
-WORDS = (START, END, "7", "-5", "1/0", "2**9", "12*3", "six")
-# The count is 2; 3 if half letters become equal replacement characters, 1 if they are dropped.
-ACCENTS = "'éèé'.count('é')"
+    NUMBER = "fetch_or_compute() returns a whole number of blocks, from 0 to all of them"
+    LEAST = "no other number of blocks takes less time"
+    EQUAL = "of two numbers that take equally long, it is the larger one"
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The words that samples write, in order: (sample, word)."""
+class Return:
+    """The blocks that a tier has of a prompt, with the prices of each in microseconds."""
 
-    words: tuple[tuple[int, str], ...]
+    fetch: tuple[int, ...]
+    compute: tuple[int, ...]
 
     def __str__(self) -> str:
-        samples = {sample for sample, _ in self.words}
-        if len(samples) == 1:
-            return f"One sample writes {' '.join(word for _, word in self.words)}"
-        turns = [f"{sample}: {word}" for sample, word in self.words]
-        return f"Two samples write by turns; {', '.join(turns)}."
+        if not self.fetch:
+            return "No tier has a block of the prompt."
+        return (
+            f"{counted(len(self.fetch), 'block')}. Fetching takes {listed(self.fetch)} us, computing "
+            f"{listed(self.compute)} us."
+        )
+
+    def total(self, count: int) -> int:
+        """Return what it takes to fetch the first `count` blocks, and to compute the others."""
+        return sum(self.fetch[:count]) + sum(self.compute[count:])
 
 
-def adapt(state: type | None) -> type[Tool]:
-    """Return the learner's class, or the engine's own until that passes."""
-    return state or ToolUse
+def adapt(part: Part | None) -> Rule:
+    """Return the rule for `simulate`: the learner's if it passed, else the engine's."""
+    return part or fetch_or_compute
 
 
-def cases() -> list[Reading]:
-    """Return all short texts, and two samples that write by turns; the shortest first."""
-    short = [
-        Reading(tuple((0, word) for word in words))
-        for length in range(1, 5)
-        for words in product((START, END, "7", "-5", "2**9"), repeat=length)
+def cases() -> list[Return]:
+    """Return all short lists of some prices, then longer ones from two tiers, the shortest first."""
+    found = [
+        Return(fetch, compute)
+        for length in range(4)
+        for fetch in product((1, 4, 9), repeat=length)
+        for compute in product((2, 4), repeat=length)
     ]
-    short.append(Reading(tuple((0, word) for word in (START, ACCENTS, END))))
-    short.append(Reading(tuple((0, word) for word in (START, "7", END, START, "-5", END))))
-    calls = (f"{START} 17+25 {END}", f"{START} 2**9 {END} so", f"3 {END} {START} 12*3 {END} {END}")
     chance = random.Random(12)
-    for _ in range(120):
-        words = [(sample, word) for sample in (0, 1) for word in chance.choice(calls).split()]
-        short.append(Reading(tuple(_shuffled(words, chance))))
-        noise = [(sample, chance.choice(WORDS)) for sample in (0, 1) for _ in range(6)]
-        short.append(Reading(tuple(_shuffled(noise, chance))))
-    return sorted(short, key=lambda one: (len(one.words), len(str(one))))
+    for _ in range(200):
+        length = chance.randint(4, 12)
+        host, disk = chance.randint(1, 4), chance.randint(8, 40)
+        first, more = chance.randint(5, 20), chance.randint(0, 3)
+        fetch = tuple(chance.choice((host, host, disk)) for _ in range(length))
+        found.append(Return(fetch, tuple(first + more * index for index in range(length))))
+    return sorted(found, key=lambda one: (len(one.fetch), sum(one.fetch)))
 
 
-def _shuffled(words: list[tuple[int, str]], chance: random.Random) -> Iterator[tuple[int, str]]:
-    """Yield the words of two samples by turns; each sample's words keep their order."""
-    left = {sample: [word for owner, word in words if owner == sample] for sample in (0, 1)}
-    while left[0] or left[1]:
-        sample = chance.choice([one for one in (0, 1) if left[one]])
-        yield sample, left[sample].pop(0)
-
-
-def attempt(state: type, reading: Reading) -> None:
-    """Feed the samples' words to their states and check each answer."""
-    with watched(state):
-        states: dict[int, _Sample] = {}
-        for sample, word in reading.words:
-            if sample not in states:
-                states[sample] = _Sample(state)
-            states[sample].read(word)
-
-
-class _Sample:
-    """A learner's state for one sample, and the engine's own for comparison."""
-
-    def __init__(self, state: type) -> None:
-        self._make = state
-        self._mine = state(MARKS, TOKENIZER, evaluate)
-        self._due = ToolUse(MARKS, TOKENIZER, evaluate)
-        self._fed: list[int] = []
-
-    def read(self, word: str) -> None:
-        """Feed a word and check the answers."""
-        for token in TOKENIZER.encode(word)[1:]:
-            self._fed.append(token)
-            call = None if self._due.call is None else list(self._due.call)
-            due = self._due.feed(token)
-            answer = self._mine.feed(token)
-            if not isinstance(answer, list) or answer != due:
-                _judge_answer(answer, due, token, call, alone=self._alone())
-
-    def _alone(self) -> Any:
-        """Return the last answer to the same tokens without another sample."""
-        fresh = self._make(MARKS, TOKENIZER, evaluate)
-        return [fresh.feed(token) for token in self._fed][-1]
-
-
-def _judge_answer(
-    answer: Any, due: list[int], token: int, call: list[int] | None, alone: Any
-) -> None:
-    """Raise Broken. `call` was open before `token`; `alone` is the answer without the other sample."""
-    if not isinstance(answer, list) or not all(isinstance(one, int) for one in answer):
-        raise Promise.LIST.broken(
-            f"feed() returned {answer!r}.", "What does each path through feed() return?"
+def attempt(part: Part, case: Return) -> None:
+    """Ask the part, and compare its answer with every other number."""
+    answer = call(part, list(case.fetch), list(case.compute))
+    count, most = whole(answer), len(case.fetch)
+    if count is None or not 0 <= count <= most:
+        raise Promise.NUMBER.broken(
+            f"fetch_or_compute() returned {answer!r}.",
+            f"The tiers have {counted(most, 'block')}. What does each path return?",
         )
-    did = f"After {TOKENIZER.decode([token])}, you forced {_text(answer)}."
-    expression = TOKENIZER.decode(call or [])
-    if alone == due:
-        raise Promise.OWN_STATE.broken(
+    best = min(range(most + 1), key=lambda one: (case.total(one), -one))
+    did = f"fetch_or_compute() returned {count}: {_times(case, count)}"
+    if case.total(count) > case.total(best):
+        raise Promise.LEAST.broken(did, f"With {counted(best, 'block')}: {_times(case, best)}")
+    if count != best:
+        raise Promise.EQUAL.broken(
             did,
-            f"A new state that reads the same forces {_text(alone)}. What does your state share with "
-            "the states made before it or beside it?",
+            f"{counted(best, 'block')} would take equally long, and leave the GPU time for others.",
         )
-    if token != MARKS.call_end:
-        raise Promise.ONLY_AFTER_END.broken(did, "A call ends with that token.")
-    if call is None:
-        raise Promise.NO_START.broken(did, "No call was open here.")
-    if not due:
-        raise Promise.NO_RESULT.broken(
-            did,
-            f"evaluate({expression!r}) is None, and that came after the latest {START}: force no "
-            "result, and no error text either.",
-        )
-    if not expression.isascii():
-        raise Promise.DECODED_TOGETHER.broken(
-            did,
-            f"The call was {expression!r}. An é is two tokens. What does decode() return for one?",
-        )
-    if not answer:
-        raise Promise.ANSWERED.broken(
-            did, f"The call was {expression!r}, and evaluate() has a result."
-        )
-    raise Promise.FRAMED.broken(did, f"The open call is {expression!r}, after the latest {START}.")
 
 
-def _text(answer: Any) -> str:
-    return TOKENIZER.decode(list(answer)) or "nothing"
+def _times(case: Return, count: int) -> str:
+    fetch, compute = sum(case.fetch[:count]), sum(case.compute[count:])
+    return f"fetching takes {fetch} us and computing {compute} us, together {fetch + compute} us."

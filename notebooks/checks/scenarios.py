@@ -118,13 +118,17 @@ def closed_laptop() -> EventLog:
     return engine.log
 
 
-def a_sum() -> Engine:
-    """Lesson 12: the bundled model answers a question with its calculator."""
-    model = Engine.load("bundled", EngineConfig())
-    chat = [{"role": "user", "content": "What is 17 + 25?"}]
-    prompt = model.tokenizer.encode(model.tokenizer.chat_template.render(chat))
-    model.complete([prompt], SamplingParams(max_tokens=40, temperature=0), progress=False)
-    return model
+def agents() -> EventLog:
+    """Lesson 12: four agents, each away for a minute or two between its turns."""
+    from engine.simulation.workload import Workload, poisson, uniform
+
+    lengths: dict[str, Any] = dict(prompt=uniform(500, 1500), output=uniform(16, 32))
+    four = Workload.agents(4, 3, away_ms=poisson(1 / 60), instructions=1024, seed=1, **lengths)
+    config = EngineConfig(
+        max_kv_tokens=8192, block_size=128, token_budget=2048, host_kv_tokens=8192
+    )
+    machine = Cost(8, 0.032, per_pair_ms=1e-6, per_host_token_ms=0.0026, per_disk_token_ms=0.013)
+    return simulate(four, config, cost=machine)
 
 
 def afternoon() -> EventLog:
@@ -260,7 +264,7 @@ _BY_NAME: dict[str, Callable[[], Any]] = {
     "three answers, 14 blocks": _of_the_gallery("preemption"),
     "a text to repeat": _of_the_gallery("speculation"),
     "thirty people, one closed laptop": closed_laptop,
-    "17 + 25": a_sum,
+    "four agents, one comes back": agents,
     "an afternoon in class": afternoon,
     "nine people, a real vLLM": real_vllm,
     "an animal as JSON": shaped,

@@ -1,34 +1,13 @@
-"""Lesson 12: a state machine that follows a sample and answers its tool calls."""
+"""Lesson 12: how many of the next blocks to fetch instead of computing them."""
 
-from collections.abc import Callable
-
-from engine.core.output.tool_use import ToolTokens
-from engine.core.tokenizer import Tokenizer
+from collections.abc import Sequence
 
 
-class ToolState:
-    """The state of one sample: the tokens of the open call, or None."""
-
-    def __init__(
-        self, marks: ToolTokens, tokenizer: Tokenizer, evaluate: Callable[[str], str | None]
-    ) -> None:
-        self.marks = marks
-        self.tokenizer = tokenizer
-        self.evaluate = evaluate
-        self.call: list[int] | None = None
-
-    def feed(self, token: int) -> list[int]:
-        """Process a sampled token; return the tokens to force after it."""
-        if token == self.marks.call_start:
-            self.call = []
-        elif self.call is None:
-            return []
-        elif token != self.marks.call_end:
-            self.call.append(token)
-        else:
-            result = self.evaluate(self.tokenizer.decode(self.call))
-            self.call = None
-            if result is not None:
-                answer = self.tokenizer.encode_ordinary(result)
-                return [self.marks.output_start, *answer, self.marks.output_end]
-        return []
+def fetch_or_compute(fetch_us: Sequence[float], compute_us: Sequence[float]) -> int:
+    """Try every number: its blocks are fetched, and the ones after them are computed."""
+    best, least = 0, sum(compute_us)
+    for count in range(1, len(fetch_us) + 1):
+        total = sum(fetch_us[:count]) + sum(compute_us[count:])
+        if total <= least:
+            best, least = count, total
+    return best

@@ -1,60 +1,41 @@
-"""Lesson 12's exercise: right tool states are accepted and run in the engine."""
+"""Lesson 12's exercise: right rules are accepted and decide in the engine."""
+
+from itertools import accumulate
 
 import pytest
 
 from checks import check
-from engine import CostRunner, Engine, EngineConfig, SamplingParams
-from engine.core.byte_tokenizer import ByteTokenizer
-from engine.core.output.tool_use import ToolUse
-from solutions.lesson_12 import ToolState as Solution
-from visualizer import read
+from engine import Cost, EngineConfig, Workload, simulate
+from engine.core.log.vocabulary import BlocksMoved
+from engine.extensions.tier_prices import fetch_or_compute
+from engine.simulation.workload import poisson, uniform
+from solutions.lesson_12 import fetch_or_compute as solution
 
-OWN = ToolUse
+OWN = fetch_or_compute
 
 
 def size(one):
-    return len(one.words)
+    return len(one.fetch)
 
 
-class WithADefaultInTheClass:
-    """No call is open in the class; an open one hides that in the object."""
-
-    call = None
-
-    def __init__(self, marks, tokenizer, evaluate):
-        self.marks, self.decode, self.encode = marks, tokenizer.decode, tokenizer.encode_ordinary
-        self.evaluate = evaluate
-
-    def feed(self, token):
-        if token == self.marks.call_start:
-            self.call = ()
-        elif self.call is not None and token == self.marks.call_end:
-            result = self.evaluate(self.decode(list(self.call)))
-            del self.call
-            if result:
-                return [self.marks.output_start, *self.encode(result), self.marks.output_end]
-        elif self.call is not None:
-            self.call += (token,)
-        return []
+def with_the_savings_so_far(fetch_us, compute_us):
+    each = (compute - fetch for fetch, compute in zip(fetch_us, compute_us, strict=True))
+    saved = list(accumulate(each, initial=0))
+    return max(range(len(saved)), key=lambda count: (saved[count], count))
 
 
-RIGHT = [Solution, WithADefaultInTheClass]
+RIGHT = [solution, with_the_savings_so_far]
 
 
+@pytest.mark.parametrize("disk_ms, reads", [(0.001, True), (1, False)])
 @pytest.mark.parametrize("right", RIGHT)
-def test_every_right_state_is_accepted_and_answers_in_the_engine(right) -> None:
+def test_every_right_rule_is_accepted_and_decides_in_the_engine(right, disk_ms, reads) -> None:
     assert check.lesson_12(right) is right
-    tokenizer = ByteTokenizer()
-    call = tokenizer.encode("<|python_start|>17+25<|python_end|>")[1:]
-    said = {1: [*call, 0, 0, 0, 0, *b"42."], 2: list(b"Forty-one.")}
-    logs = []
-    for part in (right, ToolUse):
-        runner = CostRunner(10, 0.25, outputs=said)
-        engine = Engine(runner, EngineConfig(), clock=runner.clock, tool=part)
-        engine.submit("17+25?", SamplingParams(max_tokens=14, n=2))
-        while engine.has_work():
-            engine.step()
-        assert engine.log[0].classes["tool"] == part.__name__
-        logs.append(read(engine.log).tokens)
-    assert logs[0].equals(logs[1])
-    assert logs[0].forced.sum() == 4
+    agents = Workload.agents(
+        3, 2, away_ms=poisson(1), instructions=32, prompt=uniform(64, 96), output=uniform(2, 4)
+    )
+    small = EngineConfig(max_kv_tokens=256, block_size=16, disk_kv_tokens=1024)
+    machine = Cost(8, 0.1, per_disk_token_ms=disk_ms)
+    log = simulate(agents, small, cost=machine, fetch_or_compute=right)
+    assert log[1:] == simulate(agents, small, cost=machine)[1:]
+    assert any(move.target == "gpu" for move in log.of(BlocksMoved)) == reads

@@ -1,43 +1,34 @@
 """Lesson 12: plausible wrong parts and the promises that they break."""
 
+from checks.broken import CommonPromise
 from checks.lesson_12 import Promise
 
-FORCED = "return [self.marks.output_start, *answer, self.marks.output_end]"
-NO_CALL = "self.call: list[int] | None = None"
-DECODED = "self.tokenizer.decode(self.call)"
+LOOP = "range(1, len(fetch_us) + 1)"
+TOTAL = "sum(fetch_us[:count]) + sum(compute_us[count:])"
 
 WRONG = {
-    Promise.LIST: {"ReturnsATuple": {"return []": "return ()"}},
-    Promise.OWN_STATE: {
-        "KeepsItsCallInTheClass": {
-            NO_CALL: "pass",
-            "self.call": "ToolState.call",
-            "    def __init__": "    call = None\n\n    def __init__",
+    Promise.NUMBER: {
+        "returns_the_time": {"return best": "return least"},
+        "returns_none_without_blocks": {"return best": "return best if fetch_us else None"},
+    },
+    Promise.LEAST: {
+        "stops_at_the_first_dear_block": {
+            "total <= least:": "fetch_us[count - 1] > compute_us[count - 1]:\n            break\n"
+            "        if total <= least:"
+        },
+        "fetches_all_or_nothing": {LOOP: "{0, len(fetch_us)}"},
+        "fetches_the_last_ones": {
+            TOTAL: "sum(compute_us[:-count]) + sum(fetch_us[-count:])",
+        },
+        "forgets_what_is_computed": {TOTAL: "sum(fetch_us[:count])"},
+        "computes_what_it_fetched": {"compute_us[count:]": "compute_us[:count]"},
+        "never_fetches_all": {LOOP: "range(1, len(fetch_us))"},
+        "forgets_what_none_costs": {
+            "best, least = 0, sum(compute_us)": 'best, least = 0, float("inf")'
         },
     },
-    Promise.ONLY_AFTER_END: {
-        "BeginsTheResultAtTheStart": {
-            "self.call = []": "self.call = []\n            return [self.marks.output_start]"
-        }
-    },
-    Promise.NO_START: {
-        "NeverStarts": {NO_CALL: "self.call = []"},
-        "NeverCloses": {"            self.call = None\n": ""},
-    },
-    Promise.NO_RESULT: {
-        "KeepsTheFirstStart": {"self.call = []": "self.call = self.call or []"},
-    },
-    Promise.DECODED_TOGETHER: {
-        "DecodesTokenByToken": {
-            DECODED: '"".join(self.tokenizer.decode([one]) for one in self.call)'
-        }
-    },
-    Promise.ANSWERED: {"NeverAnswers": {"if result is not None": "if result is True"}},
-    Promise.FRAMED: {
-        "ForcesAllResultsSoFar": {
-            NO_CALL: "self.call, self.forced = None, []",
-            FORCED: FORCED.replace("return [", "self.forced = [*self.forced, ")
-            + "\n                return self.forced",
-        },
+    Promise.EQUAL: {"takes_the_smaller_of_equals": {"total <= least": "total < least"}},
+    CommonPromise.UNCHANGED: {
+        "sorts_the_prices": {"    best, least = 0": "    fetch_us.sort()\n    best, least = 0"}
     },
 }
