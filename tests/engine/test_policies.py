@@ -187,13 +187,14 @@ def test_the_victim_is_of_the_label_that_has_had_the_most_and_was_admitted_last(
 
 def test_why_names_the_request_whose_prefix_a_deferred_one_waits_for() -> None:
     engine = engine_with("lpm", token_budget=256)
+    engine.submit([7] * 60, SamplingParams(max_tokens=1), cache_salt="another")
     say(engine, [7] * 60, label="Ada")
     twin = say(engine, [7] * 60, label="Bo")
     engine.step()
     told = explain(engine.log, twin.id)
     assert (twin.id, "policy") in told.facts.event.skipped
-    assert told.facts.longest_shared_prefix(twin.id) == (1, 48)
-    assert_names(told.text, "LongestPrefixMatch", "Ada (r1)", 48)
+    assert told.facts.longest_shared_prefix(twin.id) == (2, 48)
+    assert_names(told.text, "LongestPrefixMatch", "Ada (r2)", 48)
     finish(engine, check_after_step)
 
 

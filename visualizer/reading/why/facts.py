@@ -177,6 +177,7 @@ class Facts:
         shared = {
             row.request: common_length(requests[row.request].tokens, tokens)
             for row in self.event.rows
+            if requests[row.request].extra_key == requests[request].extra_key
         }
         other = max(shared, key=lambda id_: shared[id_] // size)
         return other, shared[other] // size * size
