@@ -18,7 +18,6 @@ import msgspec
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
-from engine.core.log.state import ROOT
 from engine.core.sampling_params import SamplingParams
 from engine.extensions.kv_transfer import ADOPTING
 from engine.extensions.prefix_keys import keyed
@@ -307,7 +306,7 @@ def _inputs(log: EventLog) -> Iterable[Input]:
             case v.PrefixHeld(label=label) if label == ADOPTING:
                 own_holds.add(event.hold)
             case v.PrefixHeld():
-                held = keyed(state.prefix_tokens(event.node), _key_of(event.node, state))
+                held = keyed(state.prefix_tokens(event.node), tuple(state.prefix_key(event.node)))
                 yield Hold(
                     step=step + 1, at_ms=now, hold=event.hold, tokens=held, label=event.label
                 )
@@ -318,13 +317,6 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                 tokens, texts = state.prefix_tokens(end), state.prefix_texts(end)
                 yield Adopt(step + 1, now, tokens, texts, event.source)
         clearing = isinstance(event, v.RadixEvicted | v.BlockEvicted) and event.reason == "cleared"
-
-
-def _key_of(node: int, state: State) -> tuple[str, ...]:
-    """Return the key of a prefix; the first node of its path has it."""
-    while state.nodes[node].parent != ROOT:
-        node = state.nodes[node].parent
-    return tuple(state.nodes[node].extra_key)
 
 
 def _answers(log: EventLog) -> dict[int, Answer]:

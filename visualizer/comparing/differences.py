@@ -102,7 +102,8 @@ def decisions(
                 v.RadixEvicted(reason="room", needed_by=request)
                 | v.BlockEvicted(reason="room", needed_by=request)
             ) if not unknown.intersection(("eviction_causes", "token_ids")):
-                lost = len(state.nodes[event.node].tokens), tuple(state.prefix_tokens(event.node))
+                path, key = state.prefix_tokens(event.node), state.prefix_key(event.node)
+                lost = len(state.nodes[event.node].tokens), tuple(path), tuple(key)
                 events.append(decision("evicted", request, *lost))
             case v.Admitted(request=request):
                 found = len(event.blocks) * state.block_size

@@ -172,14 +172,14 @@ class _Decisions:
     def _asked_again(self, state: State, leaf: NodeState) -> Words:
         """Say which later request begins with the path to a leaf, or with more than the parent's."""
         path = state.prefix_tokens(leaf.id)
-        above = len(path) - len(leaf.tokens)
+        above, key = len(path) - len(leaf.tokens), state.prefix_key(leaf.id)
         step = self._story.step
         for event in self._log[self._story.index :]:
             if isinstance(event, v.StepStarted):
                 step = event.step
             if isinstance(event, v.RequestArrived):
                 agree = common_length(event.prompt, path)
-                if agree - above >= state.block_size:
+                if agree - above >= state.block_size and event.extra_key == key:
                     return ["again by ", event.request, f", which comes after step {step}"]
         return ["by no later request"]
 

@@ -182,6 +182,12 @@ class EngineState:
             node = self.nodes[node].parent
         return tokens
 
+    def prefix_key(self, node: int) -> list[str]:
+        """Return the `extra_key` of the requests that may find a node: the top of its path has it."""
+        while (parent := self.nodes[node].parent) != ROOT:
+            node = parent
+        return self.nodes[node].extra_key
+
     def prefix_texts(self, node: int) -> list[str]:
         """Return the pieces of `prefix_tokens`, one per token."""
         texts: list[str] = []

@@ -48,9 +48,10 @@ def _longest_elsewhere(log: ClusterLog, place: Placed, answer: WhyMissed) -> tup
             case Of(replica=place.replica, event=v.Admitted(request=place.its_request)):
                 break
         cluster.add(event)
-    own = cluster.states[place.replica].requests[place.its_request].tokens[: answer.most]
+    request = cluster.states[place.replica].requests[place.its_request]
+    own, key = request.tokens[: answer.most], request.extra_key
     cached = {
-        replica: state.cached_prefix(own)[1] // state.block_size * state.block_size
+        replica: state.cached_prefix(own, extra_key=key)[1] // state.block_size * state.block_size
         for replica, state in cluster.states.items()
         if replica != place.replica
     }

@@ -11,7 +11,7 @@ from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
-from engine.core.log.state import ROOT, common_length
+from engine.core.log.state import common_length
 from visualizer.reading.messages import slot_words, wasted_words
 from visualizer.reading.rows import OutputTokenRow, token_rows
 from visualizer.reading.why.scoring import Unscored
@@ -123,7 +123,7 @@ class Facts:
                 case v.AdapterChanged():
                     facts.slot = facts.slot or slot_words([before], request)
                 case v.RadixEvicted() | v.BlockEvicted() if (
-                    admitted and _key_of(facts.state, before.node) == key
+                    admitted and facts.state.prefix_key(before.node) == key
                 ):
                     prefix = facts.state.prefix_tokens(before.node)
                     agree = common_length(prefix, tokens)
@@ -203,13 +203,6 @@ def _preemption(before: State, event: v.Preempted) -> Preemption:
         cached=len(table) - shared - freed,
         freed=freed,
     )
-
-
-def _key_of(state: State, node: int) -> list[str]:
-    """Return the adapter and salt of the requests that may find a node."""
-    while (parent := state.nodes[node].parent) != ROOT:
-        node = parent
-    return state.nodes[node].extra_key
 
 
 def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admission:

@@ -100,8 +100,7 @@ class Prompts:
 
     def finds(self, request: int, node: int, state: State) -> bool:
         """Return whether a request may find a node: it has the adapter and salt of that prefix."""
-        top = state.nodes[_above(node, state)[-1]]
-        return top.extra_key == self.keys.get(self.root(request), [])
+        return state.prefix_key(node) == self.keys.get(self.root(request), [])
 
     def have_one_key(self, one: int, other: int) -> bool:
         """Return whether two requests may share KV: they have the same adapter and salt."""
