@@ -6,11 +6,10 @@
     combine   the results, back to the tokens' device, which adds them up
     gather    all tokens on all devices again, for the next layer's attention
 
-Every operation waits for the slowest device, and the busiest expert makes one slow. With an all-reduce
-in their place, each device sends all of its tokens once; with p devices and k experts for a token, the
-dispatch and the combine send k * (p - 1) / p copies of it each. So the all-to-all pays where k is
-small against p, or where tokens are divided anyway: no device has them all if attention is data
-parallel.
+Every operation waits for the slowest device, and the busiest expert makes one slow. For each token a
+ring all-reduce sends 2 (p - 1) vectors among p devices; this sends 2 k (p - 1) / p of them to and from k
+experts, and p - 1 to gather. So it pays where k is less than half of p, or where tokens are divided
+anyway: if attention is data parallel, no device has all of them.
 
 Source: `Qwen3MoeSparseMoeBlock` in `vllm/model_executor/models/qwen3_moe.py` with
 `use_sequence_parallel_moe`, which takes each device's chunk of the tokens, and DeepEP's kernels
