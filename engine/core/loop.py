@@ -180,10 +180,17 @@ class Loop:
                 continue
             if row.scores:
                 request.prompt_scores[row.start :] = row.scores
-            requests = [request, *(self._fork(plan, row, sample) for sample in row.samples[1:])]
+            requests = [request]
+            for sample in row.samples[1:]:
+                requests.append(self._fork(plan, row, sample))
             new += zip(requests, samples, strict=False)  # no samples before it has caught up
-        committed = [row for row in plan.rows if row.request.finish_reason is None]
-        for row in committed:
+        committed, drafts = list[Row](), dict[int, list[int]]()
+        for row in plan.rows:
+            if row.request.finish_reason is not None:
+                continue
+            committed.append(row)
+            if row.drafts:
+                drafts[row.request.id] = row.drafts
             row.request.num_computed_tokens = row.start + row.count - len(row.drafts)
             row.request.num_in_flight_tokens -= row.count
             row.request.num_output_placeholders -= bool(row.samples)
@@ -199,7 +206,7 @@ class Loop:
             output.tokens,
             wasted,
             plan.expert_loads,
-            {row.request.id: row.drafts for row in committed if row.drafts},
+            drafts,
             draft_error=plan.draft_error,
         )
         for row in committed:

@@ -7,8 +7,8 @@
     gather    all tokens on all devices again, for the next layer's attention
 
 Every operation waits for the slowest device, and the busiest expert makes one slow. For each token a
-ring all-reduce sends 2 (p - 1) vectors among p devices; this sends 2 k (p - 1) / p of them to and from k
-experts, and p - 1 to gather. So it pays where k is less than half of p, or where tokens are divided
+ring all-reduce sends 2 (p - 1) vectors among p devices; this sends 2 k (p - 1) / p of them to and from
+k experts, and p - 1 to gather. So it pays where k is less than half of p, or where tokens are divided
 anyway: if attention is data parallel, no device has all of them.
 
 Source: `Qwen3MoeSparseMoeBlock` in `vllm/model_executor/models/qwen3_moe.py` with

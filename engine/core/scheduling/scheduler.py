@@ -338,7 +338,10 @@ class Scheduler:
         self._add_row(plan, request, count, copies)
 
     def _free_seats(self) -> int:
-        return self.config.max_batch_size - sum(request.num_seqs for request in self.running)
+        seats = self.config.max_batch_size
+        for request in self.running:
+            seats -= request.num_seqs
+        return seats
 
     def _missing_blocks(self, request: Request, held: int) -> int:
         """Count the blocks that a request with `held` blocks may still allocate for all its samples."""
