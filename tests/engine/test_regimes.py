@@ -56,14 +56,14 @@ def test_a_known_cause_is_found(name: str) -> None:
 
 def test_every_number_is_that_of_the_fold(soak: bool, first_seed: int) -> None:
     limited = 0
-    for seed in range(first_seed, first_seed + (10_000 if soak else 300)):
+    for seed in range(first_seed, first_seed + (10_000 if soak else 150)):
         with named(seed):
             log = recorded(seed)
             limited += check(log)
             if seed % 4 == 0:
                 check(windowed(log, 60))
                 check(EventLog.from_bytes(b"\n".join([*log.deterministic(), b""])))
-    assert limited > 100
+    assert limited > 50
     for scenario in gallery().values():
         check(scenario.log)
     check(read_recording(VLLM / "async.jsonl.gz"))

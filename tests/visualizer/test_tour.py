@@ -274,7 +274,7 @@ def check(
 
 def test_every_claim_is_true(soak: bool, first_seed: int) -> None:
     told = Counter[str]()
-    for seed in range(first_seed, first_seed + (10_000 if soak else 300)):
+    for seed in range(first_seed, first_seed + (10_000 if soak else 150)):
         with named(seed):
             log = recorded(seed)
             told += check(log)
@@ -286,7 +286,7 @@ def test_every_claim_is_true(soak: bool, first_seed: int) -> None:
         told += check(scenario.log)
     for name in ("async", "drafts"):
         told += check(read_recording(VLLM / f"{name}.jsonl.gz"))
-    assert min(told[kind] for kind in (*MOST, "queue", "copy", "life", "error", "abort")) > 20
+    assert min(told[kind] for kind in (*MOST, "queue", "copy", "life", "error", "abort")) > 10
 
 
 @pytest.mark.parametrize("name", ["three_replicas", "one_dies", "prefill_and_decode"])
