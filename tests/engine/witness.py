@@ -5,6 +5,8 @@ engine emits an event.
 """
 
 import copy
+import copyreg
+import queue
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -80,6 +82,10 @@ class Seen:
     victims: dict[int, dict[str, int]] = field(default_factory=dict)
     admitted: dict[int, dict[str, object]] = field(default_factory=dict)
     twin: Engine | None = None  # the engine as it was before this step was scheduled
+
+
+# A copy of an engine has no thread below it, so it has nothing to do for one either.
+copyreg.pickle(queue.SimpleQueue, lambda _jobs: (queue.SimpleQueue, ()))
 
 
 class Witness(EventLog):
