@@ -77,10 +77,10 @@ class Recipe:
 
     def run(self, **changes: Any) -> EventLog:
         """Return the log, the same each time and undated. `changes` are fields of EngineConfig."""
-        parts = {} if self.drafter is None else {"drafter": self.drafter()}
+        drafter = None if self.drafter is None else self.drafter()
         config = msgspec.structs.replace(self.config, **changes)
         cost = self.cost if self.runner is None else self.runner()
-        log = simulate(self.workload, config, cost=cost, **parts)
+        log = simulate(self.workload, config, cost=cost, drafter=drafter)
         started = log[0]
         assert isinstance(started, RunStarted)
         started.t.clear()
