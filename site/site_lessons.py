@@ -37,6 +37,7 @@ from site_pages import Site
 from site_pictures import Job, draw
 
 WORKERS = 2
+_ALL = 999  # cells: more than any lesson has
 _DARK = re.compile(r"url\(data:image/webp;base64,([^)]+)\)")
 _UNRUN: dict[str, Any] = {"ok": False, "outputs": []}
 
@@ -225,7 +226,10 @@ def _first_board(lesson: Lesson) -> Output | None:
 
 
 def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
-    """Run the code cells in Pyodide under Node, several lessons at a time: all, or SITE_LESSONS'."""
+    """Run the code cells in Pyodide under Node, several lessons at a time.
+
+    SITE_LESSONS="04 17:2" runs those of lesson 04, and of lesson 17 those up to the notebook's cell 2.
+    """
     sources = {
         name: [
             {"cell": number, "source": cell.source}
@@ -234,8 +238,12 @@ def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
         ]
         for name, notebook in notebooks.items()
     }
-    wanted = os.environ.get("SITE_LESSONS", "").split()
-    asked = [(name, cells) for name, cells in sources.items() if not wanted or name[:2] in wanted]
+    wanted = {one[:2]: int(one[3:] or _ALL) for one in os.environ.get("SITE_LESSONS", "").split()}
+    asked = [
+        (name, [one for one in cells if one["cell"] <= wanted.get(name[:2], _ALL)])
+        for name, cells in sources.items()
+        if not wanted or name[:2] in wanted
+    ]
     shares = [dict(asked[at::WORKERS]) for at in range(WORKERS)]
 
     def run(share: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +256,8 @@ def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
         found = {name: cells for share in pool.map(run, shares) for name, cells in share.items()}
     unrun = {name: {one["cell"]: _UNRUN for one in cells} for name, cells in sources.items()}
     return unrun | {
-        name: {int(cell): one for cell, one in cells.items()} for name, cells in found.items()
+        name: unrun[name] | {int(cell): one for cell, one in cells.items()}
+        for name, cells in found.items()
     }
 
 
@@ -310,11 +319,15 @@ def _question(source: str) -> Output | None:
 
     None if it has none, or if only running the cell shows what it asks.
     """
+    given: dict[str, ast.expr] = {}  # what the cell calls by a name
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            given[node.targets[0].id] = node.value
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "predict":
+            arguments = [given.get(getattr(one, "id", ""), one) for one in node.args]
             try:
-                key, question, options = map(ast.literal_eval, node.args)
-            except ValueError:  # an argument is a name
+                key, question, options = map(ast.literal_eval, arguments)
+            except ValueError:  # an argument comes from another cell
                 return None
             output: Output = PageGuess(key, question, options).page_output()
             return output

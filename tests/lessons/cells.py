@@ -15,15 +15,15 @@ sys.path.insert(0, str(NOTEBOOKS))
 # jsonschema compiles this package's grammar for a check that we do not use, which takes two seconds.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
-import plotly.io._renderers  # noqa: E402, F401
-import torch  # noqa: E402, F401
-from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
+import plotly.io._renderers  # noqa: F401
+import torch  # noqa: F401
+from IPython.core.interactiveshell import InteractiveShell
 
-import checks  # noqa: E402, F401
-import engine.models.loader  # noqa: E402, F401
-import server.process  # noqa: E402, F401
-import visualizer.figures  # noqa: E402
-import visualizer.widgets  # noqa: E402, F401
+import checks  # noqa: F401
+import engine.models.loader  # noqa: F401
+import server.process  # noqa: F401
+import visualizer.figures
+import visualizer.widgets  # noqa: F401
 
 
 def run(sources: list[str], told: Connection, words: Path) -> None:

@@ -68,5 +68,5 @@ for (const [name, bytes] of Object.entries({
   "snapshot.bin.gz": bare.makeMemorySnapshot(),
   "underglass.tar.gz": archive,
 }))
-  writeFileSync(join(folder, name), gzipSync(bytes, { level: 9 }));
+  writeFileSync(join(folder, name), gzipSync(bytes, { level: 7 }));
 process.exit();
