@@ -15,7 +15,7 @@ import { pathToFileURL } from "node:url";
 import { gunzipSync } from "node:zlib";
 import { loadPyodide } from "pyodide";
 import { pass, restart } from "./lesson_clock.mjs";
-import { newLesson, setUp } from "./src/site/python.ts";
+import { newLesson, restoring, setUp } from "./src/site/python.ts";
 
 const [site] = process.argv.slice(2);
 if (!site) throw new Error("usage: node run_lessons.mjs SITE < lessons.json > runs.json");
@@ -47,6 +47,7 @@ function stored(output) {
 const unpacked = (/** @type {string} */ name) => gunzipSync(new Uint8Array(bytesOf(name)));
 const snapshot = unpacked("python/snapshot.bin.gz");
 const archive = unpacked("python/underglass.tar.gz");
+const asm = import(pathToFileURL(join(site, "python/pyodide.asm.mjs")).href);
 const { loadModel } = await import(pathToFileURL(join(site, "assets/model.js")).href);
 
 /** The bundled model. Its steps take on the lessons' clock what a laptop took for steps of 1 to 256 tokens. */
@@ -65,7 +66,7 @@ function loadTimedModel() {
 /** A Python of its own for each lesson, as in its page: what one leaves behind does not reach another. */
 async function startLesson() {
   restart();
-  const python = await loadPyodide({ _loadSnapshot: snapshot });
+  const python = await loadPyodide(restoring(snapshot, asm));
   await setUp(python, archive.slice(), loadTimedModel);
   return newLesson(python);
 }

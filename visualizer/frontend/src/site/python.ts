@@ -82,6 +82,29 @@ export function prepare(python: PyodideAPI, archive: Uint8Array) {
   python.globals.set("linked", JSON.stringify(linkedModules(python)));
 }
 
+interface Module {
+  HEAP8: Int8Array;
+  _malloc(bytes: number): number;
+}
+type CreateModule = (settings: object) => Promise<Module>;
+
+/**
+ * Options of `loadPyodide` that restore a snapshot. `asm` is the module `pyodide.asm.mjs`. Pyodide copies a snapshot
+ * into a memory of 30 MiB and does not make it larger, so this allocates until it is; the copy overwrites all.
+ */
+export function restoring(
+  snapshot: ArrayBuffer | Uint8Array,
+  asm: Promise<{ default: CreateModule }>,
+): object {
+  const createPyodideModule: CreateModule = async (settings) => {
+    const module = await (await asm).default(settings);
+    const pages = snapshot.byteLength >> 16; // and its header
+    while (module.HEAP8.length >> 16 < pages) module._malloc(1 << 20);
+    return module;
+  };
+  return { _loadSnapshot: snapshot, createPyodideModule };
+}
+
 /**
  * Completes a restored snapshot: the files that `snapshot.mjs` has packed, and compiled modules. `loadModel` is called
  * when a cell first needs the bundled model.

@@ -1,7 +1,7 @@
 /** The worker that runs cells. Everything it loads comes from this site. */
 
 import { loadModel } from "./model/index.ts";
-import { newLesson, type Output, setUp } from "./python.ts";
+import { newLesson, type Output, restoring, setUp } from "./python.ts";
 
 /** what the page asks for */
 export interface Task {
@@ -100,10 +100,11 @@ async function start() {
   const [snapshot, archive] = ["snapshot.bin.gz", "underglass.tar.gz"].map((name) =>
     unpacked(name, contents),
   );
+  const asm = import(new URL("pyodide.asm.mjs", folder).href);
   const { loadPyodide } = await import(new URL("pyodide.mjs", folder).href);
   const python = await loadPyodide({
     indexURL: folder.href,
-    _loadSnapshot: snapshot,
+    ...restoring(await snapshot, asm),
     lockFileURL: new URL("pyodide-lock.json", folder).href,
   });
   say({ phase: { phase: "core" } });
