@@ -32,6 +32,9 @@ CHROMIUM_FLAGS = [
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PATIENCE_MS = 240_000  # for a whole lesson on a busy machine
 
+# jsonschema compiles this package's grammar for a check that we do not use, which takes two seconds.
+_START = """import sys; sys.modules["rfc3987_syntax"] = None
+from jupyterlab.labapp import main; main()"""
 _IDLE = """async ([address, name]) => {
   const sessions = await (await fetch(`${address}/api/sessions`)).json();
   return sessions.some(({ path, kernel }) => path === name && kernel?.execution_state === "idle");
@@ -67,7 +70,7 @@ def jupyterlab(home: Path, work: Path) -> Iterator[str]:
     environment = {**os.environ, **{kind: str(home / kind.lower()) for kind in kinds}}
     # The lessons in workbook/ import what lies in notebooks/, as with `make lab`.
     environment["PYTHONPATH"] = os.pathsep.join(map(str, (REPOSITORY, NOTEBOOKS)))
-    command = [sys.executable, "-P", "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    command = [sys.executable, "-P", "-c", _START, "--no-browser", "--allow-root"]
     command += [f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--notebook-dir={work}"]
     command += ["--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True"]
     command += [f"--LabApp.app_settings_dir={NOTEBOOKS / 'lab-settings'}"]  # no news
