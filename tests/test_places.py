@@ -110,7 +110,7 @@ ADDITIONS: dict[str, dict[str, Edit]] = {
                 LESSON,
                 "notebooks/checks/lesson_19.py",
                 "notebooks/solutions/lesson_19.py",
-                "tests/lessons/wrong/lesson_19.py",
+                "notebooks/solutions/wrong/lesson_19.py",
                 "tests/lessons/test_lesson_19.py",
             )
         },

@@ -9,7 +9,7 @@ import pytest
 from checks import check
 from checks.broken import CommonPromise
 from checks.judging import judge, listed
-from tests.lessons.wrong import LESSONS, made, solution_of
+from solutions.wrong import LESSONS, made, solution_of
 
 
 def own_tests(lesson: str) -> Any:

@@ -10,7 +10,7 @@ from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log.vocabulary import RequestArrived
 from solutions.lesson_10 import accept as solution
 from tests.engine.drafters import Knowing
-from tests.lessons.wrong import ROWS, made
+from solutions.wrong import ROWS, made
 from visualizer import read
 
 OWN = None

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.lessons.guide import GUIDE, guide
-from tests.lessons.wrong import ROWS, broken, verdict
+from authoring.guide import GUIDE, guide
+from solutions.wrong import ROWS, broken, verdict
 
 
 @pytest.mark.parametrize(("lesson", "name"), ROWS, ids=map("-".join, ROWS))

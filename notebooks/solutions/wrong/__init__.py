@@ -68,7 +68,7 @@ LESSONS = sorted(path.stem for path in Path(__file__).parent.glob("lesson_*.py")
 ROWS = {
     (lesson, name): Wrong(promise, changes)
     for lesson in LESSONS
-    for promise, parts in import_module(f"tests.lessons.wrong.{lesson}").WRONG.items()
+    for promise, parts in import_module(f"solutions.wrong.{lesson}").WRONG.items()
     for name, changes in parts.items()
 }
 
@@ -76,7 +76,7 @@ ROWS = {
 @cache
 def cases_of(lesson: str) -> list[Any]:
     """The cases on which a lesson's wrong parts are tried, made once."""
-    own = getattr(import_module(f"tests.lessons.wrong.{lesson}"), "CASES", None)
+    own = getattr(import_module(f"solutions.wrong.{lesson}"), "CASES", None)
     return list(own or import_module(f"checks.{lesson}").cases())
 
 

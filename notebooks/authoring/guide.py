@@ -2,7 +2,7 @@
 
 It says of each exercise what the idea is, which wrong answers are common and what the check says of
 each, and of each prediction why the wrong options are tempting. All of it comes from the solutions, the
-checks and the recorded wrong answers of the tests, so it cannot differ from them.
+checks and the recorded wrong answers, so it cannot differ from them.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from authoring.parts import lessons
 from authoring.slides import Lesson
 from checks.answer import answer_to
 from checks.broken import Broken
-from tests.lessons.wrong import ROWS, broken
+from solutions.wrong import ROWS, broken
 
 GUIDE = REPOSITORY / "docs" / "solutions.md"
 _HEAD = """\
@@ -28,8 +28,8 @@ _HEAD = """\
 For teachers. An exercise has many right answers, because a check tests what a part does, not how. The
 files in `notebooks/solutions` have one of them.
 
-The wrong answers come from the tests (`tests/lessons/wrong`). They stand behind the promise that they
-break. The message is what the check says of the first one.
+The wrong answers are those in `notebooks/solutions/wrong`. They stand behind the promise that they break. The
+message is what the check says of the first one.
 
 `make solutions` writes this file. Do not edit it.
 """
