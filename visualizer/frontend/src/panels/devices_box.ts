@@ -21,7 +21,7 @@ const kindOf = (kind: string) =>
   kind === "compute" ? 0 : kind === "wait" || kind === "sent" ? 2 : 1;
 
 export class DevicesBox {
-  canvas = h("canvas", { role: "img" });
+  canvas = h("canvas", { role: "img", "aria-label": "Devices" });
   painter = new CanvasPainter(this.canvas);
   element = h("div.devices", { hidden: true }, this.canvas);
   lanes: DeviceSpan[][] = [];
