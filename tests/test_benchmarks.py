@@ -26,7 +26,14 @@ TINY = {
 }
 
 
-@pytest.mark.parametrize("figure", __main__.FIGURES)
+SLOW = {"load", "board"}  # their parts are tested with the server and in Chromium
+FIGURES = [
+    pytest.param(one, marks=[pytest.mark.soak] if one in SLOW else [], id=one)
+    for one in __main__.FIGURES
+]
+
+
+@pytest.mark.parametrize("figure", FIGURES)
 def test_every_figure_is_measured_and_saved(figure, monkeypatch, tmp_path):
     for module in (sys.modules["benchmarks.load"], faults, gateway):
         monkeypatch.setattr(module, "serve_in_background", serve_forked)
