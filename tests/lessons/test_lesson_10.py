@@ -9,8 +9,8 @@ from checks.lesson_10 import OneDraft, attempt, cases
 from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.core.log.vocabulary import RequestArrived
 from solutions.lesson_10 import accept as solution
-from tests.engine.drafters import Knowing
 from solutions.wrong import ROWS, made
+from tests.engine.drafters import Knowing
 from visualizer import read
 
 OWN = None
