@@ -28,8 +28,8 @@ _HEAD = """\
 For teachers. An exercise has many right answers, because a check tests what a part does, not how. The
 files in `notebooks/solutions` have one of them.
 
-The wrong answers are those in `notebooks/solutions/wrong`. They stand behind the promise that they break. The
-message is what the check says of the first one.
+The wrong answers are those in `notebooks/solutions/wrong`. They stand behind the promise that they
+break. The message is what the check says of the first one.
 
 `make solutions` writes this file. Do not edit it.
 """

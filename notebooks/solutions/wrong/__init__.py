@@ -82,11 +82,13 @@ def cases_of(lesson: str) -> list[Any]:
 
 @cache
 def verdict(lesson: str, name: str) -> Verdict:
+    """Return what the check of a lesson says of a wrong part."""
     part = made(lesson, name, ROWS[lesson, name].changes)
     return judge(part, cases_of(lesson), import_module(f"checks.{lesson}").attempt)
 
 
 def broken(lesson: str, name: str) -> Broken:
+    """Return the promise that the check says a wrong part breaks. Raises AssertionError for none."""
     found = verdict(lesson, name).broken
     assert found is not None, f"the check of {lesson} accepts {name}"
     return found
