@@ -14,6 +14,7 @@ import queue
 import shutil
 import tempfile
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -23,6 +24,9 @@ from engine.parallel.settings import Parallel
 
 class DeviceError(RuntimeError):
     """A device of a model has ended, failed or stayed silent. All devices of the model have ended."""
+
+
+_PATIENCE_S = 1.0  # until the end of a process has been noticed
 
 
 class Devices:
@@ -63,7 +67,8 @@ class Devices:
                 self._fail(rank, self._ended(rank))
             error, answers[rank] = answer
             if error is not None:
-                self._fail(rank, f"failed in {method!r}: {error}")
+                silent = {*range(count)} - answers.keys()
+                self._fail(*self._cause(rank, f"failed in {method!r}: {error}", silent))
         return [answers[rank] for rank in range(count)]
 
     def call_all(self, method: str, *arguments: Any) -> list[Any]:
@@ -74,6 +79,23 @@ class Devices:
         """End all processes."""
         self._failed = self._failed or "the devices were closed"
         self._end()
+
+    def _cause(self, rank: int, what: str, silent: set[int]) -> tuple[int, str]:
+        """Return which device to blame if one says that it has failed.
+
+        A device that ends makes those fail that wait for it, and they may say so before its end is
+        noticed. So the others are heard first, for a second at most.
+        """
+        until = time.monotonic() + _PATIENCE_S
+        while silent:
+            try:
+                other, answer = self._answers.get(timeout=max(0, until - time.monotonic()))
+            except queue.Empty:
+                break
+            if answer is None:
+                return other, self._ended(other)
+            silent.discard(other)
+        return rank, what
 
     def _ended(self, rank: int) -> str:
         return f"has ended with exit code {self.processes[rank].wait()}"
