@@ -1,5 +1,6 @@
 """One model on several devices: the tokens and the log of one, bytes by the formula, no survivors."""
 
+import io
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from engine.extensions.adapters import AdapterError
 from engine.models.decoder import Decoder
 from engine.models.loader import open_model
 from engine.parallel import Parallel
+from engine.parallel.devices import DeviceError, Devices
 from engine.parallel.lanes import dispatched_bytes, expected_bytes
 from engine.parallel.shards import Shard, ShardedCheckpoint, check_division
 from tests.facts import raises_naming
@@ -195,6 +197,21 @@ def test_a_device_that_ends_or_hangs_is_named_and_takes_the_others_along(pair):
     later = engine.submit([1, 2, 3], SamplingParams(max_tokens=2))
     engine.step()
     assert "load the engine again" in later.error
+
+
+def test_a_device_that_fails_because_another_has_ended_is_not_blamed():
+    """Its error may be read before the end of the other is noticed."""
+    devices = Devices(Parallel(tensor=2))
+    victim = devices.processes[1]
+    streams = [process.stdin for process in devices.processes]
+    for process in devices.processes:
+        process.stdin = io.BytesIO()  # no command arrives
+    devices._answers.put((0, ("connection closed by peer", None)))
+    victim.kill()
+    with pytest.raises(DeviceError, match=rf"device 1 of 2 \(process {victim.pid}\) has ended"):
+        devices.call_all("run")
+    for stream in streams:
+        stream.close()
 
 
 def test_no_process_outlives_a_killed_engine():
