@@ -111,9 +111,8 @@ class Up:
                     self._raise(key, coming.page.result(), "prefetched", coming.request)
                 except BadBlock as error:
                     self._places.drop(self._places.disk, [key], "damaged", str(error))
-                del self._places.coming[
-                    key
-                ]  # this comes last, so that the block does not leave the disk
+                # As long as it is coming, it does not leave the disk.
+                del self._places.coming[key]
 
     def _stored(self, request: Request, first: int) -> list[bytes]:
         """Return the keys of a request's blocks from block `first` on that a tier has, up to a gap.

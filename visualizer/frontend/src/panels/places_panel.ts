@@ -9,7 +9,7 @@ import { adapterRows } from "./adapter_rows.ts";
 import { baseline } from "./painted.ts";
 import { tierRows } from "./tier_rows.ts";
 
-/** px */
+/** A row of places. Lengths are in px. */
 export interface PlaceRow {
   name: string;
   words: (string | number | false | undefined)[]; // empty ones are left out
