@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from checks.broken import Broken
 from checks.lesson_05 import YourPool
 from checks.lesson_06 import YourSplit
-from checks.lesson_07 import YourEviction
+from checks.lesson_08 import YourEviction
 from engine.core.cache.prefix_cache import PrefixLookup
 from engine.core.cache.radix_tree import RadixTree
 from engine.core.config import ConfigError, EngineConfig

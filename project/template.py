@@ -37,7 +37,7 @@ def admit(waiting, seats, budget_left, free_blocks, block_size):
 
 
 def choose_leaf(nodes):
-    """Lesson 07: return the id of the leaf to evict; None if every leaf is locked.
+    """Lesson 08: return the id of the leaf to evict; None if every leaf is locked.
 
     nodes: rows of (id, children, lock_ref, last), one for each node of the tree. Node 0 is the root.
     """
@@ -45,7 +45,7 @@ def choose_leaf(nodes):
 
 
 def pick_budget(base_ms, per_token_ms, decodes, itl_goal_ms):
-    """Lesson 08: return the token budget, or None for the default. Called once for each workload.
+    """Lesson 10: return the token budget, or None for the default. Called once for each workload.
 
     A step takes base_ms, and per_token_ms for each of its tokens; up to `decodes` requests decode.
     itl_goal_ms is the workload's goal for the longest gap. A token_budget in SETTINGS comes first.
@@ -107,12 +107,12 @@ def count_work(shape, rows, bytes_per_value):
 
 
 def accept(p, q, drafts, uniforms, pick):
-    """Lesson 10: return the accepted drafts and one more token."""
+    """Lesson 14: return the accepted drafts and one more token."""
     ...
 
 
 class Outbox:
-    """Lesson 11: a bounded buffer for one reader."""
+    """Lesson 13: a bounded buffer for one reader."""
 
     def __init__(self, limit): ...
 
@@ -124,12 +124,12 @@ class Outbox:
 
 
 def fetch_or_compute(fetch_us, compute_us):
-    """Lesson 12: return how many of the next blocks to fetch; the ones after them are computed."""
+    """Lesson 16: return how many of the next blocks to fetch; the ones after them are computed."""
     ...
 
 
 def report(log):
-    """Lesson 13: return a report on the request that waited longest."""
+    """Lesson 12: return a report on the request that waited longest."""
     ...
 
 
@@ -139,7 +139,7 @@ def mask(fsm, state, vocab, eos):
 
 
 class Ahead:
-    """Lesson 16: count the tokens of one request, one step ahead."""
+    """Lesson 17: count the tokens of one request, one step ahead."""
 
     def __init__(self, prompt, max_tokens): ...
 
@@ -153,10 +153,10 @@ class Ahead:
 
 
 def route(blocks, load, known, in_flight, now):
-    """Lesson 17: return the replica that gets a request."""
+    """Lesson 18: return the replica that gets a request."""
     ...
 
 
 def fetch(tokens, here, there, block_size, move_ms, compute_ms):
-    """Lesson 18: return how many blocks to fetch, after the first `here`."""
+    """Lesson 19: return how many blocks to fetch, after the first `here`."""
     ...

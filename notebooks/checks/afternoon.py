@@ -1,4 +1,4 @@
-"""An afternoon in class, for lesson 13: a generated workload, scheduled by the real scheduler.
+"""An afternoon in class, for lesson 12: a generated workload, scheduled by the real scheduler.
 
 Twenty-four people: most ask a short question, some send a long text, some ask for a long answer. All
 numbers are drawn from one seed.

@@ -1,150 +1,198 @@
-"""Lesson 08: how many tokens may a step compute, so that no token comes too late?"""
+"""Lesson 08: which leaf of the radix tree is evicted next?"""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
+from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.decided import decided
 from checks.guard import call
 from checks.judging import counted, whole
-from engine.simulation.choice import Budget
+from engine.core.cache.radix_tree import RadixNode, RadixTree
+from engine.simulation.choice import Evict
 
 ANSWERS = {
-    "allowed": decided(
-        "chunk_budget",
-        8,
-        {"100 tokens": Budget(104), "200 tokens": Budget(204), "all 400 tokens": Budget(512)},
+    "first": decided(
+        "eviction", 13, {"the letter": Evict(1), "the clock": Evict(2), "the garden": Evict(3)}
     ),
-    "behind": Answer(
-        7,
+    "parts": Answer(
+        "middle and end",
         {
-            2: "The chats came first before. But now Ada waits, and Eva's request is running.",
-            3: "One step for Eva, then room for others. But running requests come first in each step.",
-            8: "That is after Eva's last chunk. But that chunk is small and leaves room beside it.",
+            "beginning and middle": "They are the oldest. But can an end be found without them?",
+            "all of it": "That was the tree, which evicts whole leaves. Here two blocks are enough.",
         },
+    ),
+    "lpm": Answer(
+        "5th",
+        {
+            "2nd": "He came second. But Cleo, Eva and Gus find 48 tokens, and he finds none.",
+            "3rd": "One of the others first would be fair. But a longer match always wins.",
+            "8th": "One request has to compute the letter before others can find it. His is the first.",
+        },
+        fits=lambda place: place == 5,
     ),
 }
 HINTS = (
-    "A step always costs base_ms. Subtract that from the goal first: the rest pays for tokens.",
-    "Two more conditions: at least one prompt token must fit beside the decodes, and a budget is a "
-    "whole number of tokens.",
+    "Filter first: keep the nodes that may be evicted. Three conditions, all of them in the row.",
+    "The root has the id 0. Of the rest, a leaf has no children and an unlocked one has lock_ref 0; "
+    "min() with key=... picks the least recently used, and default=None covers the empty list.",
 )
 
 
 class Promise(Promises):
     """The promises that the check tests."""
 
-    WHOLE = "the answer is a whole number of tokens, or None"
-    WITHIN_GOAL = "no step takes longer than the goal"
-    ROOM_FOR_PROMPT = "a prompt gets at least one token per step"
-    LARGEST = "the answer is the largest budget that meets the goal"
-    NONE_IF_IMPOSSIBLE = "None is only for goals that cannot be met"
+    CHOOSES_ONE = "as long as there is an unlocked leaf, one is evicted"
+    UNLOCKED_LEAF = "the answer is the id of an unlocked leaf, or None if there is none"
+    IS_ID = "the answer is the id of a node, or None"
+    ROOT_STAYS = "the root is never evicted"
+    LOCKED_STAYS = "a locked node is never evicted"
+    ONLY_LEAVES = "only leaves are evicted"
+    LRU = "of the unlocked leaves the least recently used is evicted first"
 
 
-PickBudget = Callable[[float, float, int, float], int | None]
+ChooseLeaf = Callable[[list[tuple[int, int, int, int]]], Any]  # (id, children, lock_ref, last)
+ROOT = 0
 
 
 @dataclass(frozen=True)
-class Goal:
-    """A machine, its number of decoding requests, and their goal for the time between tokens."""
+class Family:
+    """A tree: each node's id, its parent's id, and the values that the learner gets."""
 
-    base_ms: float
-    per_token_ms: float
-    decodes: int
-    itl_goal_ms: float
+    parents: dict[int, int]
+    locks: dict[int, int]
+    lasts: dict[int, int]
+    order: tuple[int, ...]
 
-    def step_ms(self, tokens: int) -> float:
-        """Return the duration of a step with so many tokens."""
-        return self.base_ms + self.per_token_ms * tokens
+    @property
+    def rows(self) -> list[tuple[int, int, int, int]]:
+        """Return (id, children, lock_ref, last) of every node, in the learner's order."""
+        return [(id_, self.children(id_), self.locks[id_], self.lasts[id_]) for id_ in self.order]
+
+    def children(self, id_: int) -> int:
+        """Return the number of children."""
+        return sum(parent == id_ for parent in self.parents.values())
+
+    @property
+    def answer(self) -> int | None:
+        """The least recently used unlocked leaf; times of unlocked leaves differ."""
+        leaves = [one for one in self.parents if not self.locks[one] and not self.children(one)]
+        return min(leaves, key=lambda one: self.lasts[one]) if leaves else None
 
     def __str__(self) -> str:
-        one = self.decodes == 1
-        decode = "decodes, one token a step" if one else "decode, one token a step each"
-        return (
-            f"A step takes {self.base_ms:g} ms, and {self.per_token_ms:g} ms more for each of its "
-            f"tokens. {counted(self.decodes, 'request')} {decode}. No step may take longer than "
-            f"{self.itl_goal_ms:g} ms."
-        )
+        if not self.parents:
+            return "A tree that has only its root."
+        nodes = []
+        for id_ in self.order:
+            if id_ == ROOT:
+                continue
+            above = "the root" if self.parents[id_] == ROOT else f"node {self.parents[id_]}"
+            lock = self.locks[id_]
+            read = f", read by {counted(lock, 'request')}" if lock else ""
+            nodes.append(f"node {id_} below {above}, last used at {self.lasts[id_]}{read}")
+        return f"A tree, in the order in which you get it: {'; '.join(nodes)}."
 
 
-def adapt(pick_budget: PickBudget | None) -> PickBudget:
-    """Return the learner's function if it passed, otherwise ours."""
-    return pick_budget or _largest
+class YourEviction(RadixTree):
+    """The engine's tree with a learner's choice of victims."""
 
+    _choose_leaf: ChooseLeaf | None
 
-def _largest(base_ms: float, per_token_ms: float, decodes: int, itl_goal_ms: float) -> int | None:
-    """Return the right budget by search. (Exact for the quarters used here.)"""
-    budget = 0
-    while base_ms + per_token_ms * (budget + 1) <= itl_goal_ms:
-        budget += 1
-    return budget if budget > decodes else None
+    def __init__(self, choose_leaf: ChooseLeaf, block_size: int) -> None:
+        super().__init__(block_size)
+        self._choose_leaf = choose_leaf
 
-
-def cases() -> list[Goal]:
-    """Return goals that a budget meets exactly or not, tight ones and impossible ones.
-
-    All times are quarters of a millisecond, which floating-point numbers hold exactly: a formula and
-    a search agree.
-    """
-    machines = product((0.0, 5.0, 10.0, 20.0), (0.25, 1.0, 2.5))
-    crowds = product((1, 2, 4, 40), (1.0, 11.0, 11.25, 12.5, 22.0, 30.0, 50.25))
-    pairs = product(machines, crowds)
-    goals = [Goal(*machine, *crowd) for machine, crowd in pairs]
-    # A budget like those of real servers.
-    return sorted([*goals, Goal(5.0, 0.03125, 40, 261.0)], key=_size)
-
-
-def _size(goal: Goal) -> tuple[float, ...]:
-    """Sort by few requests, then tight goals before impossible ones."""
-    room = (goal.itl_goal_ms - goal.base_ms) / goal.per_token_ms
-    return (goal.decodes, room < goal.decodes + 1, abs(room), -goal.base_ms)
-
-
-def attempt(pick_budget: PickBudget, goal: Goal) -> None:
-    """Check that the budget meets the goal, has room for a prompt, and is the largest."""
-    answer = call(pick_budget, goal.base_ms, goal.per_token_ms, goal.decodes, goal.itl_goal_ms)
-    smallest = goal.decodes + 1
-    if answer is None:
-        _check_out_of_reach(goal, smallest)
-        return
-    if (budget := whole(answer)) is None:
-        raise Promise.WHOLE.broken(
-            f"You returned {answer!r}.", "The engine takes the budget 80, but not 80.0 or '80'."
-        )
-    did = f"You returned {budget}."
-    full = goal.step_ms(budget)
-    if full > goal.itl_goal_ms:
-        look = f"A step with {counted(budget, 'token')} takes {full:g} ms"
-        if goal.per_token_ms * budget <= goal.itl_goal_ms and goal.base_ms:
-            look += f", of which {goal.base_ms:g} ms are the base cost"
-        if goal.step_ms(smallest) > goal.itl_goal_ms:
-            look += f". With fewer than {counted(smallest, 'token')} a prompt gets nothing"
-        raise Promise.WITHIN_GOAL.broken(did, look + ".")
-    if budget < smallest:
-        look = (
-            f"The decoding requests take {counted(goal.decodes, 'token')} of it in every step. What is "
-            "left for a prompt?"
-        )
-        if goal.step_ms(smallest) > goal.itl_goal_ms:
-            look = (
-                f"With a prompt token a step has {smallest} tokens: {goal.step_ms(smallest):g} ms. "
-                "This goal cannot be met. What does the docstring say for that case?"
+    def next_victim(self) -> RadixNode | None:
+        """Return the learner's choice. Raises Broken if it may not be evicted."""
+        if self._choose_leaf is None:
+            return super().next_victim()
+        rows = [(one.id, len(one.children), one.lock_ref, one.last) for one in self.nodes.values()]
+        chosen = self._choose_leaf(rows)
+        unlocked = [one.id for one in self.nodes.values() if self._is_evictable(one)]
+        if chosen is None and not unlocked:
+            return None
+        if isinstance(chosen, bool) or chosen not in unlocked:
+            raise Promise.UNLOCKED_LEAF.broken(
+                f"choose_leaf() returned {chosen!r}.", f"The unlocked leaves are {unlocked}."
             )
-        raise Promise.ROOM_FOR_PROMPT.broken(did, look)
-    if goal.step_ms(budget + 1) <= goal.itl_goal_ms:
-        raise Promise.LARGEST.broken(
-            did,
-            f"A full step takes {full:g} ms, and with one token more {goal.step_ms(budget + 1):g} ms. "
-            "The budget covers all tokens of a step, of all requests.",
+        return self.nodes[int(chosen)]
+
+
+def adapt(choose_leaf: ChooseLeaf | None) -> Callable[[int], RadixTree]:
+    """Return a tree factory: with the learner's choice if it passed."""
+    return partial(YourEviction, choose_leaf) if choose_leaf else RadixTree
+
+
+def cases() -> list[Family]:
+    """Return trees as an engine builds them, the smallest first, nodes in random order."""
+    chance = random.Random(7)
+    found = [_grown(chance, count) for count in range(7) for _ in range(1 if not count else 80)]
+    return sorted(found, key=_size)
+
+
+def _grown(chance: random.Random, count: int) -> Family:
+    """Return a tree of `count` nodes. A reader of a node reads all nodes above it at the same time."""
+    parents: dict[int, int] = {}
+    for id_ in range(1, count + 1):
+        parents[id_] = chance.choice([ROOT, *parents])
+    locks, lasts = dict.fromkeys([ROOT, *parents], 0), dict.fromkeys([ROOT, *parents], 0)
+    leaves = [id_ for id_ in parents if id_ not in parents.values()]
+    chance.shuffle(leaves)
+    for time, leaf in enumerate(leaves, 3):  # earlier times belong to readers that have finished
+        reads = chance.random() < 0.3
+        for id_ in _path(leaf, parents):
+            locks[id_] += reads
+            lasts[id_] = time
+    order = [ROOT, *parents]
+    chance.shuffle(order)
+    return Family(parents, locks, lasts, tuple(order))
+
+
+def _path(id_: int, parents: dict[int, int]) -> list[int]:
+    return [] if id_ == ROOT else [id_, *_path(parents[id_], parents)]
+
+
+def _size(family: Family) -> tuple[int, int]:
+    return (len(family.parents), sum(family.locks.values()))
+
+
+def attempt(choose_leaf: ChooseLeaf, family: Family) -> None:
+    """Check for the right leaf, or None if no leaf can be evicted."""
+    chosen, right = call(choose_leaf, family.rows), family.answer
+    if chosen is None and right is None:
+        return
+    if chosen is None:
+        raise Promise.CHOOSES_ONE.broken(
+            "You returned None: nothing can be evicted.",
+            f"Does node {right} have children, or a lock?",
         )
-
-
-def _check_out_of_reach(goal: Goal, smallest: int) -> None:
-    if goal.step_ms(smallest) <= goal.itl_goal_ms:
-        raise Promise.NONE_IF_IMPOSSIBLE.broken(
-            "You returned None.",
-            f"A step with {counted(smallest, 'token')}, one of them of a prompt, takes "
-            f"{goal.step_ms(smallest):g} ms.",
+    if whole(chosen) not in family.order:
+        raise Promise.IS_ID.broken(
+            f"You returned {chosen!r}.", "The first number of each node is its id."
+        )
+    did = f"You chose node {chosen}."
+    if chosen == ROOT:
+        raise Promise.ROOT_STAYS.broken(
+            "You chose node 0, the root.",
+            "It holds no blocks. Every path begins there, even in an empty tree.",
+        )
+    if family.locks[chosen]:
+        readers = family.locks[chosen]
+        raise Promise.LOCKED_STAYS.broken(
+            did,
+            f"{counted(readers, 'request')} {'is' if readers == 1 else 'are'} reading node {chosen}.",
+        )
+    if children := family.children(chosen):
+        below = "a node below it" if children == 1 else f"{children} nodes below it"
+        raise Promise.ONLY_LEAVES.broken(
+            did, f"Node {chosen} has {below}. A path to it would lose its beginning."
+        )
+    if chosen != right:
+        raise Promise.LRU.broken(
+            did,
+            f"Node {chosen} was last used at {family.lasts[chosen]}. Which unlocked leaf was used "
+            "before that?",
         )

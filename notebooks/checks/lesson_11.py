@@ -1,333 +1,355 @@
-"""Lesson 11: a bounded buffer for one reader, so that no other reader waits for it."""
+"""Lesson 11: why is the head of the queue not admitted? Answered from what vLLM's scheduler knows."""
 
-import asyncio
 import random
-import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from inspect import isawaitable
-from itertools import product
-from typing import Any
+from functools import cache
+from typing import NamedTuple
 
 from checks.answer import Answer
 from checks.broken import Broken, Promises
-from checks.guard import watched
+from checks.guard import call
 from checks.judging import counted
+from engine import Cost, EngineConfig, simulate
+from engine.core.log import EventLog, State
+from engine.core.log import vocabulary as v
+from engine.simulation.speakers import COMMON, NAMES, Speaker, workload_of
+from visualizer.reading.why.shortfall import CachedPrefix
 
 ANSWERS = {
-    "loop": Answer(
-        0,
+    "equal": Answer(
+        215,
         {
-            40: "There is a moment between two steps. But the loop gets it only at an `await`.",
-            100: "Every 10 ms of a second, if the loop were free. Is it?",
-            1: "The task was created before the steps began. Created is not started: that happens at "
-            "the next `await` that pauses.",
+            5: "It is a small engine. But its scheduler was written after vLLM's, line by line.",
+            120: "The rules differ where memory is short. In many workloads it never is.",
+            300: "Two rules differ. As soon as memory is short, they decide differently.",
         },
-        source="The run",
     ),
-    "suffers": Answer(
-        "the server's memory",
+    "time": Answer(
+        "none of it",
         {
-            "nothing: TCP takes care of it": "TCP does its part: it tells the server to wait with "
-            "Kim's text. But where does the text wait that the machine still makes?",
-            "the other twenty-nine answers": "They would if the loop waited for Kim's laptop. A queue "
-            "without a limit never makes it wait.",
+            "all but one block": "One line changed. But all blocks behind it depend on that line.",
+            "all that follows the time": "The text is equal, but not what comes before it. Its keys "
+            "and values have seen the time.",
+            "about half": "The time is at the beginning. Nothing in front of it could be cached.",
         },
-        source="The number of pieces in her outbox",
-        fits=lambda pieces: pieces > 90,
-    ),
-    "stops": Answer(
-        65,
-        {
-            "it does not": "Kim's outbox waits for Kim's laptop, and the loop waits for Kim's outbox.",
-            64: "Then her outbox is full, and everything still goes well.",
-            96: "That would be the end of all answers. Follow the `await` inside the first `for`.",
-        },
+        fits=lambda cached: cached == 0,
     ),
 }
 HINTS = (
-    "One string is enough: put() appends to it, and get() takes all of it. A text has "
-    "len(text.encode()) bytes, and the buffered ones count, too.",
-    "put() and close() set the event. get() first awaits it. Then it clears the event, takes all of "
-    "the text, and returns it with the reason.",
+    "There are four reasons, and each is one comparison. Ask in the order of the list, and return the "
+    "first that holds.",
+    "For the memory, count blocks: those that all its tokens need, minus those it reuses. And of the "
+    "free blocks, those that it reuses will not be free any more.",
 )
+REASONS = ("after_preemption", "batch_full", "token_budget", "whole_sequence")
+CASES = {  # (reason, whether nothing waits) -> how many: 500. Memory needs the most thought
+    ("whole_sequence", False): 150,
+    (None, False): 150,
+    ("token_budget", False): 60,
+    ("batch_full", False): 60,
+    ("after_preemption", False): 60,
+    (None, True): 20,
+}
 
 
 class Promise(Promises):
     """The promises that the check tests."""
 
-    NEVER_WAITS = "put() and close() never wait"
-    GET_WAITS = "get() can be awaited"
-    PUT_ANSWERS = "put() returns True, or False if the text does not fit"
-    BOUNDED = "no more than the limit is buffered"
-    TAKES_WHAT_FITS = "text that fits is accepted"
-    WAKES = "get() returns as soon as there is text or a reason"
-    GET_ANSWERS = "get() returns a text and a reason, None while more may come"
-    SAME_TEXT = "the received texts, joined, are the sent text"
-    NOT_EMPTY = "get() waits until there is text or a reason"
-    FIRST_REASON = "the reason is that of the first close()"
-    REASON_LAST = "the reason comes last"
-    OWN_OUTBOX = "every reader has an outbox of its own"
+    REASON = f"the answer is {', '.join(REASONS)} or None"
+    NOTHING_WAITS = "if nothing waits, there is no reason"
+    AFTER_PREEMPTION = "a step that preempts admits no request"
+    SEATS = "a request is admitted only if a seat is free"
+    BUDGET = "a request is admitted only if it can compute at least one token"
+    WHOLE = "a request is admitted only if all its tokens fit into the free blocks"
+    REUSED = "a request reuses its cached blocks, and needs no others for them"
+    TAKEN = "a free block that the request reuses is not free any more"
+    ADMITTED = "a request is admitted if nothing prevents it"
+    FIRST = "of several reasons, the first in the list is the one in the log"
 
 
-# Turns of the event loop, more than a woken reader needs to get its text.
-TURNS = 20
-# Time for a get() that polls. A reader that sleeps longer would never wake.
-POLL_SECONDS = 2.0
-# Limit for a put() that blocks the whole thread; a right one takes a thousandth of it.
-TIMEOUT_SECONDS = 20.0
+class Head(NamedTuple):
+    """The request at the head of the queue.
+
+    tokens          all that it has to compute and to find in the cache
+    cached_blocks   the blocks at its beginning that are cached
+    evictable       how many of these no request uses; they are among the free blocks
+    """
+
+    tokens: int
+    cached_blocks: int
+    evictable: int
+    block_size: int
 
 
-class PlainOutbox:
-    """The lesson's own outbox: a queue, a count of its bytes, and the reason as its last item."""
+class Step(NamedTuple):
+    """What the scheduler knows when it looks at the head of the queue.
 
-    def __init__(self, limit: int) -> None:
-        self._free = limit
-        self._pieces: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue()
-        self._closed = False
+    preempted    whether a request was preempted in this step
+    running      requests that have a seat
+    budget_left  tokens that this step may still compute
+    free_blocks  blocks that can be allocated: never used, or cached and used by no request
+    head         None if nothing waits
+    """
 
-    def put(self, text: str) -> bool:
-        """Accept a text if its bytes fit."""
-        size = len(text.encode())
-        if size > self._free:
-            return False
-        self._free -= size
-        self._pieces.put_nowait((text, None))
-        return True
+    preempted: bool
+    running: int
+    max_num_seqs: int
+    budget_left: int
+    free_blocks: int
+    head: Head | None
 
-    def close(self, reason: str) -> None:
-        """Append the reason as the last item."""
-        if not self._closed:
-            self._closed = True
-            self._pieces.put_nowait(("", reason))
 
-    async def get(self) -> tuple[str, str | None]:
-        """Return the next item."""
-        text, reason = await self._pieces.get()
-        self._free += len(text.encode())
-        return text, reason
+Reason = Callable[[Step], str | None]
 
 
 @dataclass(frozen=True)
-class Story:
-    """The calls to one outbox, in order: "put" with a text, "get", "close" with a reason.
+class Moment:
+    """A look at the head of the queue, and what the log has about it: a reason, or None.
 
-    At the end the outbox is closed, if it is still open, and read to its end. After a put() that
-    returns False comes close("slow_reader"), as in the lesson, and no further put().
+    number  of the step; request  the head's id, or None
     """
 
-    limit: int
-    acts: tuple[tuple[str, str], ...]
+    number: int
+    request: int | None
+    step: Step
+    logged: str | None
 
     def __str__(self) -> str:
-        calls = [f"{name}({word!r})" if word else f"{name}()" for name, word in self.acts]
-        if all(name != "close" for name, _ in self.acts):
-            calls.append("at the end close('stop')")
-        return f"An outbox of {counted(self.limit, 'byte')}: {', '.join(calls)}."
-
-
-def adapt(outbox: type | None) -> type:
-    """Return the learner's class, or the lesson's own until that passes."""
-    return outbox or PlainOutbox
-
-
-def cases() -> list[Story]:
-    """Return all short stories with two sizes of outbox, and some longer ones; the shortest first."""
-    acts = [("put", "He"), ("put", "llo"), ("put", "é"), ("get", ""), ("close", "stop")]
-    short = [story for length in range(1, 5) for story in product(acts, repeat=length)]
-    chance = random.Random(11)
-    weights = [3, 3, 2, 4, 0.3]
-    long = [tuple(chance.choices(acts, weights, k=chance.randint(6, 12))) for _ in range(150)]
-    stories = [Story(limit, acts) for acts in short for limit in (8, 3)]
-    stories += [Story(chance.choice((4, 7, 64)), acts) for acts in long]
-    return sorted(filter(_is_in_order, stories), key=_size)
-
-
-def _is_in_order(story: Story) -> bool:
-    """Return whether no put() follows the first close(), and at most one more close() does."""
-    names = [name for name, _ in story.acts]
-    end = names.index("close") if "close" in names else len(names)
-    return "put" not in names[end:] and names.count("close") <= 2 and "get" not in names[end + 1 :]
-
-
-def _size(story: Story) -> tuple[int, ...]:
-    words = "".join(word for _, word in story.acts)
-    return (len(story.acts), words.count("é"), len(words), -story.limit)
-
-
-def attempt(outbox: type, story: Story) -> None:
-    """Play a story on an event loop in a thread of its own: the notebook's loop is already running."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            with watched(outbox):
-                asyncio.run(_play(outbox, story))
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT_SECONDS)
-    if thread.is_alive():
-        raise Broken("A method blocked the whole thread.", *_NEVER_WAITS)
-    if failed:
-        raise failed[0]
-
-
-_NEVER_WAITS = (
-    Promise.NEVER_WAITS,
-    "One loop feeds thirty outboxes. While it waits for one reader, 29 other readers wait, too.",
-)
-
-
-async def _play(outbox: type, story: Story) -> None:
-    await _Play(outbox, story.limit).act(story.acts)
-
-
-class _Play:
-    """One outbox, its reader, and the text that should be in between."""
-
-    def __init__(self, outbox: type, limit: int) -> None:
-        self._limit = limit
-        self._other = outbox(limit)
-        self._box = outbox(limit)
-        self._sent = self._received = ""
-        self._reason: str | None = None
-        self._refused = self._ended = False
-        self._reading: asyncio.Task[Any] | None = None
-
-    async def act(self, acts: Iterable[tuple[str, str]]) -> None:
-        """Play the whole story and its end, and check a second outbox."""
-        for name, word in acts:
-            if name == "put" and not self._refused:
-                self._put(word)
-            elif name == "close":
-                self._close(word)
-            elif name == "get" and self._reading is None and not self._ended:
-                self._reading = self._read()
-            await self._run_reader()
-        if self._reason is None:
-            self._close("stop")
-        while not self._ended:
-            if self._reading is None:
-                self._reading = self._read()
-            await self._run_reader()
-        if self._sent:
-            await self._check_second_outbox()
-
-    def _read(self) -> asyncio.Task[Any]:
-        reading = self._box.get()
-        if not isawaitable(reading):
-            raise Promise.GET_WAITS.broken(
-                f"get() returned {reading!r} at once.",
-                "The reader says `await outbox.get()`. What does the stub have before `def`?",
-            )
-        return asyncio.ensure_future(reading)
-
-    def _put(self, text: str) -> None:
-        fits = len((self._waiting + text).encode()) <= self._limit
-        answer = self._box.put(text)
-        _at_once(answer, "put")
-        held = counted(len(self._waiting.encode()), "byte")
-        about = (
-            f"{held} buffered, the limit is {self._limit}, and {text!r} has {len(text.encode())}."
+        step, head = self.step, self.step.head
+        if head is None:
+            return "Nothing waits."
+        cached = f"{counted(head.cached_blocks, 'block')} of it cached"
+        if not head.cached_blocks:
+            cached = "nothing of it cached"
+        elif head.evictable:
+            cached += f" ({head.evictable} evictable)"
+        before = "A request has been preempted. " if step.preempted else ""
+        return (
+            f"{before}The head of the queue has {counted(head.tokens, 'token')}, {cached}. Left: "
+            f"{counted(step.max_num_seqs - step.running, 'seat')}, "
+            f"{counted(step.budget_left, 'token')} and {counted(step.free_blocks, 'free block')} of "
+            f"{head.block_size} slots."
         )
-        if answer not in (True, False):
-            raise Promise.PUT_ANSWERS.broken(
-                f"put({text!r}) returned {answer!r}.", "What does each path through put() return?"
-            )
-        if answer and not fits:
-            raise Promise.BOUNDED.broken(f"put({text!r}) returned True.", about)
-        if fits and not answer:
-            raise Promise.TAKES_WHAT_FITS.broken(f"put({text!r}) returned False.", about)
-        if answer:
-            self._sent += text
-        else:
-            self._refused = True
-            self._close("slow_reader")
-
-    def _close(self, reason: str) -> None:
-        _at_once(self._box.close(reason), "close")
-        self._reason = self._reason or reason
-
-    async def _run_reader(self) -> None:
-        due = bool(self._waiting) or self._reason is not None
-        for _ in range(TURNS):
-            if self._reading is None or self._reading.done():
-                break
-            await asyncio.sleep(0)
-        if self._reading is None:
-            return
-        if due:
-            await asyncio.wait({self._reading}, timeout=POLL_SECONDS)
-        if self._reading.done():
-            answer, self._reading = self._reading.result(), None
-            self._receive(answer)
-        elif due:
-            there = f"{self._waiting!r} was buffered" if self._waiting else "the outbox was closed"
-            self._reading.cancel()
-            raise Promise.WAKES.broken(
-                f"The reader slept although {there}.",
-                "What wakes a reader that already waits? And one that comes later?",
-            )
-
-    @property
-    def _waiting(self) -> str:
-        return self._sent[len(self._received) :]
-
-    def _receive(self, answer: Any) -> None:
-        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], str):
-            raise Promise.GET_ANSWERS.broken(
-                f"get() returned {answer!r}.", "What does get() return?"
-            )
-        text, reason = answer
-        if text == self._reason != reason:
-            raise Promise.GET_ANSWERS.broken(
-                f"get() returned {answer!r}.", "Which of the two comes first?"
-            )
-        received = self._received + text
-        if not self._sent.startswith(received):
-            raise Promise.SAME_TEXT.broken(
-                f"The reader received {received!r}; {self._sent!r} was sent.",
-                "Follow each piece of text from put() to get().",
-            )
-        if reason is None and not text:
-            raise Promise.NOT_EMPTY.broken(
-                "get() returned nothing.",
-                "A reader that gets nothing asks again at once, and again.",
-            )
-        self._received = received
-        if reason is not None:
-            self._receive_end(reason)
-
-    def _receive_end(self, reason: Any) -> None:
-        if reason != self._reason:
-            first = f"close({self._reason!r}) came first" if self._reason else "it was not closed"
-            raise Promise.FIRST_REASON.broken(
-                f"The reader got the reason {reason!r}.", f"Here {first}."
-            )
-        if self._waiting and not self._refused:
-            raise Promise.REASON_LAST.broken(
-                f"The reader got the reason {reason!r} before it got {self._waiting!r}.",
-                "After a reason the reader stops reading. Where was that text?",
-            )
-        self._ended = True
-
-    async def _check_second_outbox(self) -> None:
-        """Check that a second, unused outbox of the class has only its own text."""
-        self._other.put("x")
-        self._other.close("stop")
-        text, _ = await self._other.get()
-        if text != "x":
-            raise Promise.OWN_OUTBOX.broken(
-                f"A second outbox got 'x' and nothing else. Its reader received {text!r}.",
-                "Where is the buffered text kept: in the object, or in the class?",
-            )
 
 
-def _at_once(answer: Any, method: str) -> None:
-    if isawaitable(answer):
-        if hasattr(answer, "close"):
-            answer.close()  # or Python warns that it was never awaited
-        raise Broken(f"{method}() returned a coroutine, so its caller has to wait.", *_NEVER_WAITS)
+def adapt(reason: Reason | None) -> Reason:
+    """Return a reason: the learner's, or our engine's until that passes."""
+    return reason or _first_that_holds
+
+
+def _first_that_holds(step: Step) -> str | None:
+    return next((one for one in REASONS if step.head and _is_true(one, step, step.head)), None)
+
+
+# Moments of a log
+
+
+def moments(log: EventLog) -> list[Moment]:
+    """Return every look at the head of the queue: one for each admission, and the last of each step.
+
+    Everything comes from the folded log, so the log of another engine will do, if it knows its tokens,
+    its tables and its prefix cache.
+    """
+    state, found = State(), list[Moment]()
+    plans = _plans(log)
+    number, preempted = 0, False
+    for event in log:
+        match event:
+            case v.StepStarted():
+                number, preempted = event.step, False
+            case v.Preempted():
+                preempted = True
+            case v.Admitted() if number in plans:
+                before = _tokens_before(event.request, plans[number])
+                step = _step(state, preempted, before, event.request)
+                found.append(Moment(number, event.request, step, None))
+            case v.StepScheduled(rows=rows, blocked=blocked):
+                head = blocked.request if blocked else None
+                step = _step(state, preempted, sum(row.count for row in rows), head)
+                found.append(Moment(number, head, step, blocked.reason if blocked else None))
+        state.apply(event)
+    return found
+
+
+def _plans(log: EventLog) -> dict[int, list[v.ScheduledRow]]:
+    """Return step -> its rows. An admission comes before the event that has them."""
+    plans, number = dict[int, list[v.ScheduledRow]](), 0
+    for event in log:
+        if isinstance(event, v.StepStarted):
+            number = event.step
+        elif isinstance(event, v.StepScheduled):
+            plans[number] = event.rows
+    return plans
+
+
+def _tokens_before(request: int, rows: list[v.ScheduledRow]) -> int:
+    """Return how many tokens a step had handed out when it came to a request."""
+    ids = [row.request for row in rows]
+    return sum(row.count for row in rows[: ids.index(request)])
+
+
+def _step(state: State, preempted: bool, handed_out: int, request: int | None) -> Step:
+    settings, head = state.settings, None
+    if request is not None:
+        waiting = state.requests[request]
+        found = CachedPrefix(state, waiting, unscored=False)
+        head = Head(len(waiting.tokens), found.blocks, found.unlocked, state.block_size)
+    return Step(
+        preempted=preempted,
+        running=len(state.running),
+        max_num_seqs=settings["max_batch_size"],
+        budget_left=settings["token_budget"] - handed_out,
+        free_blocks=len(state.free) + state.evictable,
+        head=head,
+    )
+
+
+# The cases
+
+
+@cache
+def cases() -> list[Moment]:
+    """Return moments of our own engine with vLLM's rules, small ones first."""
+    kinds: dict[tuple[str | None, bool], list[Moment]] = {}
+    for moment in _crowded():
+        kinds.setdefault((moment.logged, moment.step.head is None), []).append(moment)
+    chance = random.Random(14)
+    chosen = [one for kind, count in CASES.items() for one in chance.sample(kinds[kind], count)]
+    return sorted(chosen, key=_size)
+
+
+def _crowded() -> Iterator[Moment]:
+    """Yield different moments of several runs in which everything is short at times."""
+    seen = set[Step]()
+    for seed in range(16):
+        chance = random.Random(seed)
+        settings = EngineConfig.like(
+            "vllm",
+            policy=chance.choice(("fcfs", "priority")),
+            token_budget=chance.choice((16, 24, 32)),
+            max_batch_size=chance.choice((3, 4, 6)),
+            max_kv_tokens=8 * chance.choice((12, 16, 20)),
+            block_size=8,
+        )
+        log = simulate(workload_of(_people(chance)), settings, cost=Cost(10, 0.25))
+        for moment in moments(log):
+            if moment.step not in seen:
+                seen.add(moment.step)
+                yield moment
+
+
+def _people(chance: random.Random) -> Iterator[Speaker]:
+    """Yield people of whom many begin alike, and some of them long after the others."""
+    step = 1
+    for name in NAMES:
+        step += chance.choice((0, 0, 1, 2, 12))
+        yield Speaker(
+            name,
+            step,
+            shared=chance.choice((0, 8, 16, 30)),
+            common=chance.choice(list(COMMON)[1:3]),
+            own=chance.randint(4, 30),
+            output=chance.randint(2, 24),
+            priority=chance.randint(0, 2),
+        )
+
+
+def _size(moment: Moment) -> tuple[int, ...]:
+    """Sort by what a reader has to think of: few reasons at once, little cached, few tokens."""
+    step, head = moment.step, moment.step.head
+    if head is None:
+        return (0, step.running)
+    true = sum(_is_true(one, step, head) for one in REASONS)
+    return (max(1, true), head.evictable, head.cached_blocks, head.tokens, step.running)
+
+
+# The check
+
+
+def attempt(reason: Reason, moment: Moment) -> None:
+    """Compare the answer with the log. Raises Broken with the comparison that went wrong."""
+    said = call(reason, moment.step)
+    if said == moment.logged and (said is None or isinstance(said, str)):
+        return
+    if said is not None and said not in REASONS:
+        raise Promise.REASON.broken(
+            f"You returned {said!r}."[:200],
+            "Spell it as the log does. None means: nothing waits, or the head is admitted.",
+        )
+    did = f"You returned {said!r}; the log has {moment.logged!r}."
+    raise Broken(did, *_diagnosis(said, moment))
+
+
+def _diagnosis(said: str | None, moment: Moment) -> tuple[Promise, str]:
+    """Return the promise that a wrong answer breaks, and where to look."""
+    head = moment.step.head
+    if head is None:
+        return Promise.NOTHING_WAITS, "step.head is None here."
+    if moment.logged is None:
+        return _too_strict(said, moment.step, head)
+    if said is not None and _is_true(said, moment.step, head):
+        return (
+            Promise.FIRST,
+            f"Both are true. The scheduler came to {moment.logged} first, and looked no further.",
+        )
+    return _too_lax(moment.logged, moment.step, head)
+
+
+def _is_true(said: str, step: Step, head: Head) -> bool:
+    """Return whether a reason holds, though another one may come before it."""
+    return {
+        "after_preemption": step.preempted,
+        "batch_full": step.running >= step.max_num_seqs,
+        "token_budget": step.budget_left == 0,
+        "whole_sequence": _needed(head) > step.free_blocks - head.evictable,
+    }.get(said, False)
+
+
+def _needed(head: Head) -> int:
+    return -(-head.tokens // head.block_size) - head.cached_blocks
+
+
+def _too_strict(said: str | None, step: Step, head: Head) -> tuple[Promise, str]:
+    all_blocks = counted(_needed(head) + head.cached_blocks, "block")
+    if said == "whole_sequence" and head.cached_blocks:
+        return (
+            Promise.REUSED,
+            f"Its {head.tokens} tokens fill {all_blocks}. In the cache: {head.cached_blocks} of them. "
+            f"Free: {counted(step.free_blocks, 'block')}.",
+        )
+    left = f"{counted(step.max_num_seqs - step.running, 'seat')}, "
+    left += f"{counted(step.budget_left, 'token')} and {counted(step.free_blocks, 'free block')}"
+    return (
+        Promise.ADMITTED,
+        f"It needs a seat, at least one token and {counted(_needed(head), 'block')}. Left in this "
+        f"step: {left}.",
+    )
+
+
+def _too_lax(logged: str, step: Step, head: Head) -> tuple[Promise, str]:
+    match logged:
+        case "after_preemption":
+            return (
+                Promise.AFTER_PREEMPTION,
+                f"Left: {counted(step.max_num_seqs - step.running, 'seat')}, "
+                f"{counted(step.budget_left, 'token')} and "
+                f"{counted(step.free_blocks, 'free block')}. Yet none came. What else happened in "
+                "this step?",
+            )
+        case "batch_full":
+            return Promise.SEATS, f"{step.running} requests run, on {step.max_num_seqs} seats."
+        case "token_budget":
+            return Promise.BUDGET, "The running requests have used up the step's tokens."
+    need, free = _needed(head), step.free_blocks
+    if head.evictable and need <= free:
+        return (
+            Promise.TAKEN,
+            f"It needs {counted(need, 'block')} beside the {head.cached_blocks} in the cache. Free: "
+            f"{free}. But {head.evictable} of these it reuses.",
+        )
+    look = f"It needs {counted(need, 'block')}. Left: {free - head.evictable}."
+    chunk = min(head.tokens - head.cached_blocks * head.block_size, step.budget_left)
+    if -(-chunk // head.block_size) <= free - head.evictable:
+        look += f" This step's chunk, {counted(chunk, 'token')}, would fit. Where does the rest go?"
+    return Promise.WHOLE, look

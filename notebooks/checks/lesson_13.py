@@ -1,314 +1,333 @@
-"""Lesson 13: a report on the request that waited longest, from the log alone."""
+"""Lesson 13: a bounded buffer for one reader, so that no other reader waits for it."""
 
+import asyncio
 import random
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from inspect import isawaitable
+from itertools import product
 from typing import Any
 
-from checks.afternoon import MACHINE, afternoon
 from checks.answer import Answer
-from checks.broken import Promises
+from checks.broken import Broken, Promises
 from checks.guard import watched
-from checks.judging import counted, listed, whole
-from engine import EngineConfig, simulate, what_if
-from engine.core.log import EventLog
-from engine.core.log.vocabulary import RunStarted, StepScheduled
-from engine.core.part_errors import PartError
-from engine.simulation.speakers import NAMES, Speaker, workload_of
-from visualizer import read
+from checks.judging import counted
 
-Report = Callable[[EventLog], Mapping[str, Any]]
-
-KEYS = ("request", "cause", "evidence", "change", "gain", "cost")
 ANSWERS = {
-    "mostly": Answer(
-        "no free seat",
+    "loop": Answer(
+        0,
         {
-            "too few free blocks": "Two requests were preempted, so memory was short. But only for "
-            "a while.",
-            "the token budget": "Long prompts fill a step or two. Then the budget has room again.",
-            "after a preemption": "That is the reason for a single step, each time.",
+            40: "There is a moment between two steps. But the loop gets it only at an `await`.",
+            100: "Every 10 ms of a second, if the loop were free. Is it?",
+            1: "The task was created before the steps began. Created is not started: that happens at "
+            "the next `await` that pauses.",
         },
-        fits=lambda reason: reason == "batch_full",
+        source="The run",
     ),
-    "best": Answer(
-        "short prompts first",
+    "suffers": Answer(
+        "the server's memory",
         {
-            "twice the seats": "She waited for a seat. But with more of them, memory runs out.",
-            "twice the memory": "You saw it: she did not wait for memory.",
-            "twice the budget": "The budget was the reason in only 1 step of 47.",
+            "nothing: TCP takes care of it": "TCP does its part: it tells the server to wait with "
+            "Kim's text. But where does the text wait that the machine still makes?",
+            "the other twenty-nine answers": "They would if the loop waited for Kim's laptop. A queue "
+            "without a limit never makes it wait.",
+        },
+        source="The number of pieces in her outbox",
+        fits=lambda pieces: pieces > 90,
+    ),
+    "stops": Answer(
+        65,
+        {
+            "it does not": "Kim's outbox waits for Kim's laptop, and the loop waits for Kim's outbox.",
+            64: "Then her outbox is full, and everything still goes well.",
+            96: "That would be the end of all answers. Follow the `await` inside the first `for`.",
         },
     ),
 }
 HINTS = (
-    "Count the reasons over the whole wait: max() over waited() names the request, and "
-    "Counter(one.reason for one in blocked_while_waiting(log, request).values()) has the causes.",
-    "most_common() has the causes in the right order. For each of them: change |= doubled(log, cause), "
-    "then tried(log, request, change). Stop when its gain is above 0, and return all of it.",
+    "One string is enough: put() appends to it, and get() takes all of it. A text has "
+    "len(text.encode()) bytes, and the buffered ones count, too.",
+    "put() and close() set the event. get() first awaits it. Then it clears the event, takes all of "
+    "the text, and returns it with the reason.",
 )
-SEVERAL = 3  # steps of evidence, if there are so many
 
 
 class Promise(Promises):
     """The promises that the check tests."""
 
-    KEYS = f"a report has {', '.join(KEYS)}"
-    UNCHANGED = "the log stays as it was"
-    IN_THE_LOG = "the report is about a request of the log"
-    LONGEST_WAIT = "the report is about the request that waited longest"
-    CAUSE_IN_THE_LOG = "the cause is a reason that the log has while the request waits"
-    MOST_STEPS = "the cause is the most frequent reason of those steps"
-    EVIDENCE_STEPS = "evidence is a list of steps"
-    EVIDENCE_IN_WAIT = "evidence lies within the wait"
-    EVIDENCE_HAS_CAUSE = "every step of the evidence has the cause"
-    ENOUGH_EVIDENCE = f"there are at least {SEVERAL} steps of evidence, if so many have the cause"
-    CHANGE = "the change has settings and their new values, as what_if() takes them"
-    REPLAYABLE = "the change can be replayed"
-    GAIN = "the gain is the number of steps by which the replay shortens the wait"
-    SHORTER = "the change shortens the wait"
-    COST = "the cost is None, or a request and the delay of its first token in steps"
-    COST_IN_REPLAY = "the cost is that of the replay"
-    HIGHEST_COST = "the cost names the request that pays the most, or is None if none pays"
+    NEVER_WAITS = "put() and close() never wait"
+    GET_WAITS = "get() can be awaited"
+    PUT_ANSWERS = "put() returns True, or False if the text does not fit"
+    BOUNDED = "no more than the limit is buffered"
+    TAKES_WHAT_FITS = "text that fits is accepted"
+    WAKES = "get() returns as soon as there is text or a reason"
+    GET_ANSWERS = "get() returns a text and a reason, None while more may come"
+    SAME_TEXT = "the received texts, joined, are the sent text"
+    NOT_EMPTY = "get() waits until there is text or a reason"
+    FIRST_REASON = "the reason is that of the first close()"
+    REASON_LAST = "the reason comes last"
+    OWN_OUTBOX = "every reader has an outbox of its own"
+
+
+# Turns of the event loop, more than a woken reader needs to get its text.
+TURNS = 20
+# Time for a get() that polls. A reader that sleeps longer would never wake.
+POLL_SECONDS = 2.0
+# Limit for a put() that blocks the whole thread; a right one takes a thousandth of it.
+TIMEOUT_SECONDS = 20.0
+
+
+class PlainOutbox:
+    """The lesson's own outbox: a queue, a count of its bytes, and the reason as its last item."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+        self._pieces: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue()
+        self._closed = False
+
+    def put(self, text: str) -> bool:
+        """Accept a text if its bytes fit."""
+        size = len(text.encode())
+        if size > self._free:
+            return False
+        self._free -= size
+        self._pieces.put_nowait((text, None))
+        return True
+
+    def close(self, reason: str) -> None:
+        """Append the reason as the last item."""
+        if not self._closed:
+            self._closed = True
+            self._pieces.put_nowait(("", reason))
+
+    async def get(self) -> tuple[str, str | None]:
+        """Return the next item."""
+        text, reason = await self._pieces.get()
+        self._free += len(text.encode())
+        return text, reason
 
 
 @dataclass(frozen=True)
-class Trace:
-    """A log, with the waits of its requests and their reasons."""
+class Story:
+    """The calls to one outbox, in order: "put" with a text, "get", "close" with a reason.
 
-    name: str
-    log: EventLog
+    At the end the outbox is closed, if it is still open, and read to its end. After a put() that
+    returns False comes close("slow_reader"), as in the lesson, and no further put().
+    """
+
+    limit: int
+    acts: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
-        settings, reading = self.log.of(RunStarted)[0].settings, read(self.log)
-        return (
-            f"{self.name}: {len(reading.request_rows)} requests, {len(reading.step_rows)} steps, "
-            f"{counted(settings['max_batch_size'], 'seat')}, a budget of "
-            f"{settings['token_budget']} and {settings['num_blocks']} blocks."
+        calls = [f"{name}({word!r})" if word else f"{name}()" for name, word in self.acts]
+        if all(name != "close" for name, _ in self.acts):
+            calls.append("at the end close('stop')")
+        return f"An outbox of {counted(self.limit, 'byte')}: {', '.join(calls)}."
+
+
+def adapt(outbox: type | None) -> type:
+    """Return the learner's class, or the lesson's own until that passes."""
+    return outbox or PlainOutbox
+
+
+def cases() -> list[Story]:
+    """Return all short stories with two sizes of outbox, and some longer ones; the shortest first."""
+    acts = [("put", "He"), ("put", "llo"), ("put", "é"), ("get", ""), ("close", "stop")]
+    short = [story for length in range(1, 5) for story in product(acts, repeat=length)]
+    chance = random.Random(11)
+    weights = [3, 3, 2, 4, 0.3]
+    long = [tuple(chance.choices(acts, weights, k=chance.randint(6, 12))) for _ in range(150)]
+    stories = [Story(limit, acts) for acts in short for limit in (8, 3)]
+    stories += [Story(chance.choice((4, 7, 64)), acts) for acts in long]
+    return sorted(filter(_is_in_order, stories), key=_size)
+
+
+def _is_in_order(story: Story) -> bool:
+    """Return whether no put() follows the first close(), and at most one more close() does."""
+    names = [name for name, _ in story.acts]
+    end = names.index("close") if "close" in names else len(names)
+    return "put" not in names[end:] and names.count("close") <= 2 and "get" not in names[end + 1 :]
+
+
+def _size(story: Story) -> tuple[int, ...]:
+    words = "".join(word for _, word in story.acts)
+    return (len(story.acts), words.count("é"), len(words), -story.limit)
+
+
+def attempt(outbox: type, story: Story) -> None:
+    """Play a story on an event loop in a thread of its own: the notebook's loop is already running."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with watched(outbox):
+                asyncio.run(_play(outbox, story))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT_SECONDS)
+    if thread.is_alive():
+        raise Broken("A method blocked the whole thread.", *_NEVER_WAITS)
+    if failed:
+        raise failed[0]
+
+
+_NEVER_WAITS = (
+    Promise.NEVER_WAITS,
+    "One loop feeds thirty outboxes. While it waits for one reader, 29 other readers wait, too.",
+)
+
+
+async def _play(outbox: type, story: Story) -> None:
+    await _Play(outbox, story.limit).act(story.acts)
+
+
+class _Play:
+    """One outbox, its reader, and the text that should be in between."""
+
+    def __init__(self, outbox: type, limit: int) -> None:
+        self._limit = limit
+        self._other = outbox(limit)
+        self._box = outbox(limit)
+        self._sent = self._received = ""
+        self._reason: str | None = None
+        self._refused = self._ended = False
+        self._reading: asyncio.Task[Any] | None = None
+
+    async def act(self, acts: Iterable[tuple[str, str]]) -> None:
+        """Play the whole story and its end, and check a second outbox."""
+        for name, word in acts:
+            if name == "put" and not self._refused:
+                self._put(word)
+            elif name == "close":
+                self._close(word)
+            elif name == "get" and self._reading is None and not self._ended:
+                self._reading = self._read()
+            await self._run_reader()
+        if self._reason is None:
+            self._close("stop")
+        while not self._ended:
+            if self._reading is None:
+                self._reading = self._read()
+            await self._run_reader()
+        if self._sent:
+            await self._check_second_outbox()
+
+    def _read(self) -> asyncio.Task[Any]:
+        reading = self._box.get()
+        if not isawaitable(reading):
+            raise Promise.GET_WAITS.broken(
+                f"get() returned {reading!r} at once.",
+                "The reader says `await outbox.get()`. What does the stub have before `def`?",
+            )
+        return asyncio.ensure_future(reading)
+
+    def _put(self, text: str) -> None:
+        fits = len((self._waiting + text).encode()) <= self._limit
+        answer = self._box.put(text)
+        _at_once(answer, "put")
+        held = counted(len(self._waiting.encode()), "byte")
+        about = (
+            f"{held} buffered, the limit is {self._limit}, and {text!r} has {len(text.encode())}."
         )
+        if answer not in (True, False):
+            raise Promise.PUT_ANSWERS.broken(
+                f"put({text!r}) returned {answer!r}.", "What does each path through put() return?"
+            )
+        if answer and not fits:
+            raise Promise.BOUNDED.broken(f"put({text!r}) returned True.", about)
+        if fits and not answer:
+            raise Promise.TAKES_WHAT_FITS.broken(f"put({text!r}) returned False.", about)
+        if answer:
+            self._sent += text
+        else:
+            self._refused = True
+            self._close("slow_reader")
+
+    def _close(self, reason: str) -> None:
+        _at_once(self._box.close(reason), "close")
+        self._reason = self._reason or reason
+
+    async def _run_reader(self) -> None:
+        due = bool(self._waiting) or self._reason is not None
+        for _ in range(TURNS):
+            if self._reading is None or self._reading.done():
+                break
+            await asyncio.sleep(0)
+        if self._reading is None:
+            return
+        if due:
+            await asyncio.wait({self._reading}, timeout=POLL_SECONDS)
+        if self._reading.done():
+            answer, self._reading = self._reading.result(), None
+            self._receive(answer)
+        elif due:
+            there = f"{self._waiting!r} was buffered" if self._waiting else "the outbox was closed"
+            self._reading.cancel()
+            raise Promise.WAKES.broken(
+                f"The reader slept although {there}.",
+                "What wakes a reader that already waits? And one that comes later?",
+            )
 
     @property
-    def waits(self) -> dict[int, int]:
-        """Return request -> steps from its arrival to its first admission."""
-        return waits(self.log)
+    def _waiting(self) -> str:
+        return self._sent[len(self._received) :]
 
-    def reasons(self, request: int) -> dict[int, str]:
-        """Return step -> reason that blocked the queue, for every step in which the request waited."""
-        row, steps = read(self.log).request(request), self.log.of(StepScheduled)
-        assert row.arrived_step is not None and row.admitted_step is not None
-        span = range(row.arrived_step, row.admitted_step)
-        blocked = {step: steps[step - 1].blocked for step in span}
-        return {step: one.reason for step, one in blocked.items() if one is not None}
-
-
-def adapt(report: Report | None) -> Report | None:
-    """Return the learner's function, or None until it passes."""
-    return report
-
-
-def waits(log: EventLog) -> dict[int, int]:
-    """Return request -> steps from its arrival to its first admission."""
-    found = {}
-    for row in read(log).request_rows:
-        assert row.arrived_step is not None and row.admitted_step is not None
-        found[row.request] = row.admitted_step - row.arrived_step
-    return found
-
-
-@cache
-def cases() -> list[Trace]:
-    """Return small workloads, each short of another resource; then the afternoon.
-
-    In one of them the most frequent reason is neither the first nor the last. In the one before the
-    afternoon, two limits have to be doubled, and the first token of a request that waited less is just
-    as late.
-    """
-    chance = random.Random(13)
-    tight = [({"max_batch_size": 2}, 4), ({"token_budget": 8}, 5), ({"max_kv_tokens": 72}, 6)]
-    workloads = [(change, _people(people, chance)) for change, people in tight]
-    prompts, answers = (21, 16, 23, 17, 19), (4, 12, 8, 8, 12)
-    at_once = [
-        Speaker(name, 1, own=own, output=output)
-        for name, own, output in zip(NAMES, prompts, answers, strict=False)
-    ]
-    workloads.append(({"token_budget": 16, "max_batch_size": 2}, at_once))
-    sizes = ((1, 8, 7), (1, 31, 10), (3, 56, 12), (3, 19, 13), (4, 58, 14), (5, 13, 10))
-    two_locks = [
-        Speaker(name, step, own=own, output=output)
-        for name, (step, own, output) in zip(NAMES, sizes, strict=False)
-    ]
-    tight_twice = {"token_budget": 16, "max_batch_size": 3, "max_kv_tokens": 128}
-    workloads.append((tight_twice, two_locks))
-    traces = [Trace("A small workload", _served(people, change)) for change, people in workloads]
-    small = sorted(traces, key=lambda one: len(read(one.log).request_rows))
-    return [*small, Trace("The afternoon", afternoon())]
-
-
-def _served(people: list[Speaker], change: dict[str, int]) -> EventLog:
-    settings = {"token_budget": 64, "max_batch_size": 8, "max_kv_tokens": 512} | change
-    config = EngineConfig(**settings, block_size=8)  # type: ignore[arg-type]
-    return simulate(workload_of(people), config, cost=MACHINE)
-
-
-def _people(count: int, chance: random.Random) -> list[Speaker]:
-    step, people = 1, []
-    for name in NAMES[:count]:
-        step += chance.choice((0, 1, 2))
-        people.append(Speaker(name, step, own=chance.randint(8, 24), output=chance.randint(6, 16)))
-    return people
-
-
-def attempt(report: Report, trace: Trace) -> None:
-    """Compare a report with the log and with the replay of its change."""
-    events = len(trace.log)
-    with watched(report):
-        found = report(trace.log)
-    if len(trace.log) != events:
-        cases.cache_clear()  # the next attempt gets fresh logs
-        raise Promise.UNCHANGED.broken(
-            f"You changed the log: it had {events:,} events, and has {len(trace.log):,} now.",
-            "Make a table or a list of your own.",
-        )
-    if not isinstance(found, Mapping) or not set(KEYS) <= set(found):
-        missing = [key for key in KEYS if not isinstance(found, Mapping) or key not in found]
-        raise Promise.KEYS.broken(
-            f"You returned {found!r}."[:200], f"Missing: {', '.join(missing)}."
-        )
-    request = _request(found["request"], trace)
-    _check_cause(found, request, trace)
-    other = _replayed(found["change"], trace)
-    _check_gain(found, request, trace, other)
-    _check_cost(found["cost"], trace, other)
-
-
-def _request(named: Any, trace: Trace) -> int:
-    rows, longest = trace.waits, max(trace.waits.values())
-    request = whole(named)
-    if request not in rows:
-        raise Promise.IN_THE_LOG.broken(
-            f"You named {named!r}.",
-            f"This log has the requests {min(rows)} to {max(rows)}; every log has others.",
-        )
-    if rows[request] == longest:
-        return request
-    row = read(trace.log).request(request)
-    assert row.finished_step is not None and row.admitted_step is not None
-    ran = row.finished_step - row.admitted_step
-    waited = f"it waited {counted(rows[request], 'step')}" if rows[request] else "it never waited"
-    raise Promise.LONGEST_WAIT.broken(
-        f"You named r{request}, which ran for {counted(ran, 'step')}; {waited}.",
-        f"Another request waited {longest} steps. A wait lasts from the arrival to the step of the "
-        "first admission.",
-    )
-
-
-def _check_cause(found: Mapping[str, Any], request: int, trace: Trace) -> None:
-    cause, reasons = found["cause"], trace.reasons(request)
-    count = Counter(reasons.values())
-    if not isinstance(cause, str) or cause not in count:
-        first, last = min(reasons), max(reasons)
-        raise Promise.CAUSE_IN_THE_LOG.broken(
-            f"Your cause is {cause}; r{request} waited in steps {first} to {last}, where the log has "
-            f"{', '.join(sorted(count))}.",
-            "StepScheduled.blocked has it, step by step.",
-        )
-    if count[cause] < max(count.values()):
-        raise Promise.MOST_STEPS.broken(
-            f"Your cause is {cause}, the reason in {count[cause]} of the {len(reasons)} steps in which "
-            f"r{request} waited.",
-            "Another reason is more frequent. Count them all.",
-        )
-    steps = found["evidence"]
-    if not isinstance(steps, Collection) or any(whole(step) is None for step in steps):
-        raise Promise.EVIDENCE_STEPS.broken(
-            f"Your evidence is {steps!r}.",
-            "For example [3, 4, 5], if the log has the cause in all of them.",
-        )
-    for step in map(whole, steps):
-        if step not in reasons:
-            raise Promise.EVIDENCE_IN_WAIT.broken(
-                f"Your evidence names step {step}. r{request} did not wait then.",
-                f"It arrived before step {min(reasons)} and waited through step {max(reasons)}.",
+    def _receive(self, answer: Any) -> None:
+        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], str):
+            raise Promise.GET_ANSWERS.broken(
+                f"get() returned {answer!r}.", "What does get() return?"
             )
-        if reasons[step] != cause:
-            raise Promise.EVIDENCE_HAS_CAUSE.broken(
-                f"Your evidence names step {step}, which has {reasons[step]}, not {cause}.",
-                "Readers of your report will look there first.",
+        text, reason = answer
+        if text == self._reason != reason:
+            raise Promise.GET_ANSWERS.broken(
+                f"get() returned {answer!r}.", "Which of the two comes first?"
             )
-    if len(set(steps)) < min(SEVERAL, count[cause]):
-        raise Promise.ENOUGH_EVIDENCE.broken(
-            f"Your evidence is {counted(len(set(steps)), 'step')}.", "One step may be chance."
-        )
-
-
-def _replayed(change: Any, trace: Trace) -> EventLog:
-    if not isinstance(change, Mapping) or not change:
-        raise Promise.CHANGE.broken(
-            f"Your change is {change!r}.", 'For example {"token_budget": 64}.'
-        )
-    if "change" in change:
-        raise Promise.CHANGE.broken(
-            f"Your change has the keys {listed(change)}.",
-            "tried() returned all of that. Only its entry for the change has settings.",
-        )
-    try:
-        return what_if(trace.log, cost=MACHINE, **{str(key): change[key] for key in change})
-    except (ValueError, TypeError, PartError) as error:
-        raise Promise.REPLAYABLE.broken(
-            f"Your change is {dict(change)}, and what_if() raises: {error}",
-            "EngineConfig lists the settings.",
-        ) from None
-
-
-def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: EventLog) -> None:
-    before, after = trace.waits[request], waits(other)[request]
-    gain = whole(found["gain"])
-    if gain != before - after:
-        raise Promise.GAIN.broken(
-            f"Your gain is {found['gain']}. With {dict(found['change'])}, r{request} waits "
-            f"{counted(after, 'step')} instead of {before}.",
-            "The number is right, but it is no int."
-            if found["gain"] == before - after
-            else "Readers of your report will run it.",
-        )
-    if gain < 1:
-        raise Promise.SHORTER.broken(
-            f"With {dict(found['change'])}, r{request} waits {counted(after, 'step')}, and without it "
-            f"{before}.",
-            "A resource can be short without being what the request waits for, and two can be "
-            "short at once. Try another change.",
-        )
-
-
-def _first_token_steps(log: EventLog) -> dict[int, int]:
-    return {row.request: row.first_token_step or 0 for row in read(log).request_rows}
-
-
-def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
-    before = _first_token_steps(trace.log)
-    later = {id_: step - before[id_] for id_, step in _first_token_steps(other).items()}
-    worst = max(later, key=lambda id_: later[id_])
-    most = later[worst]
-    if stated is None:
-        if most > 0:
-            raise Promise.HIGHEST_COST.broken(
-                f"Your cost is None, but r{worst}'s first token comes "
-                f"{counted(most, 'step')} later.",
-                "Compare first_token_step in both logs, for all requests.",
+        received = self._received + text
+        if not self._sent.startswith(received):
+            raise Promise.SAME_TEXT.broken(
+                f"The reader received {received!r}; {self._sent!r} was sent.",
+                "Follow each piece of text from put() to get().",
             )
-        return
-    pair = [whole(one) for one in stated] if isinstance(stated, list | tuple) else []
-    if len(pair) != 2 or pair[0] not in later:
-        raise Promise.COST.broken(f"Your cost is {stated!r}.", "For example (4, 12).")
-    if pair[1] != later[pair[0]]:
-        raise Promise.COST_IN_REPLAY.broken(
-            f"Your cost is {pair[1]} steps for r{pair[0]}'s first token. In the replay it "
-            f"is {later[pair[0]]}.",
-            "Which log's steps minus which?",
-        )
-    if most < 1 or pair[1] < most:
-        raise Promise.HIGHEST_COST.broken(
-            f"You named r{pair[0]}, which pays {pair[1]} steps.",
-            f"r{worst} pays {most}." if most > 0 else "No first token is later.",
-        )
+        if reason is None and not text:
+            raise Promise.NOT_EMPTY.broken(
+                "get() returned nothing.",
+                "A reader that gets nothing asks again at once, and again.",
+            )
+        self._received = received
+        if reason is not None:
+            self._receive_end(reason)
+
+    def _receive_end(self, reason: Any) -> None:
+        if reason != self._reason:
+            first = f"close({self._reason!r}) came first" if self._reason else "it was not closed"
+            raise Promise.FIRST_REASON.broken(
+                f"The reader got the reason {reason!r}.", f"Here {first}."
+            )
+        if self._waiting and not self._refused:
+            raise Promise.REASON_LAST.broken(
+                f"The reader got the reason {reason!r} before it got {self._waiting!r}.",
+                "After a reason the reader stops reading. Where was that text?",
+            )
+        self._ended = True
+
+    async def _check_second_outbox(self) -> None:
+        """Check that a second, unused outbox of the class has only its own text."""
+        self._other.put("x")
+        self._other.close("stop")
+        text, _ = await self._other.get()
+        if text != "x":
+            raise Promise.OWN_OUTBOX.broken(
+                f"A second outbox got 'x' and nothing else. Its reader received {text!r}.",
+                "Where is the buffered text kept: in the object, or in the class?",
+            )
+
+
+def _at_once(answer: Any, method: str) -> None:
+    if isawaitable(answer):
+        if hasattr(answer, "close"):
+            answer.close()  # or Python warns that it was never awaited
+        raise Broken(f"{method}() returned a coroutine, so its caller has to wait.", *_NEVER_WAITS)

@@ -1,355 +1,416 @@
-"""Lesson 14: why is the head of the queue not admitted? Answered from what vLLM's scheduler knows."""
+"""Lesson 14: which drafts are kept, so that the text has the model's own distribution?"""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple
+from itertools import product
+from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Broken, Promises
-from checks.guard import call
-from checks.judging import counted
-from engine import Cost, EngineConfig, simulate
-from engine.core.log import EventLog, State
-from engine.core.log import vocabulary as v
-from engine.simulation.speakers import COMMON, NAMES, Speaker, workload_of
-from visualizer.reading.why.shortfall import CachedPrefix
+from checks.guard import call, watched
+from checks.judging import counted, listed, whole
+from engine.core.speculation.verification import Pick, Verifier
 
 ANSWERS = {
-    "equal": Answer(
-        215,
+    "further": Answer(
+        2.8,
         {
-            5: "It is a small engine. But its scheduler was written after vLLM's, line by line.",
-            120: "The rules differ where memory is short. In many workloads it never is.",
-            300: "Two rules differ. As soon as memory is short, they decide differently.",
+            5.1: "Twice as many drafts, twice as many tokens: true if each draft counted by itself.",
+            3.8: "Half as many again seems careful. But the far drafts hardly ever count.",
+            2.5: "Nearly. But now and then five or six in a row are right.",
         },
     ),
-    "time": Answer(
-        "none of it",
+    "busy": Answer(
+        "fewer",
         {
-            "all but one block": "One line changed. But all blocks behind it depend on that line.",
-            "all that follows the time": "The text is equal, but not what comes before it. Its keys "
-            "and values have seen the time.",
-            "about half": "The time is at the beginning. Nothing in front of it could be cached.",
+            "45% more, as before": "The number of steps falls as before. But a step with 40 tokens is "
+            "much longer here than a step with 8.",
+            "a few more": "That is true of one draft each. Of four, more are dropped than accepted.",
+            "no change": "Gain and cost would have to be equal. The dropped drafts cost more.",
         },
-        fits=lambda cached: cached == 0,
+        source="The run",
+        fits=lambda ratio: ratio < 0.95,
+    ),
+    "dogs": Answer(
+        "less often",
+        {
+            "as often as by the model": "The model draws the replacements, but only the replacements.",
+            "more often": "The drafter likes dogs more than the model does. So what does the rule do "
+            "with its dogs?",
+        },
+        source="The count",
+        fits=lambda ratio: ratio < 0.95,
     ),
 }
 HINTS = (
-    "There are four reasons, and each is one comparison. Ask in the order of the list, and return the "
-    "first that holds.",
-    "For the memory, count blocks: those that all its tokens need, minus those it reuses. And of the "
-    "free blocks, those that it reuses will not be free any more.",
+    "For draft j the chance is p[j][draft] / q[j][draft]. It is kept if uniforms[j] is below that.",
+    "At the first rejection the answer is complete: the drafts before it, and pick(rest(p[j], q[j])). "
+    "If the loop ends without a rejection, one more token is drawn from p[-1].",
 )
-REASONS = ("after_preemption", "batch_full", "token_budget", "whole_sequence")
-CASES = {  # (reason, whether nothing waits) -> how many: 500. Memory needs the most thought
-    ("whole_sequence", False): 150,
-    (None, False): 150,
-    ("token_budget", False): 60,
-    ("batch_full", False): 60,
-    ("after_preemption", False): 60,
-    (None, True): 20,
-}
 
 
 class Promise(Promises):
     """The promises that the check tests."""
 
-    REASON = f"the answer is {', '.join(REASONS)} or None"
-    NOTHING_WAITS = "if nothing waits, there is no reason"
-    AFTER_PREEMPTION = "a step that preempts admits no request"
-    SEATS = "a request is admitted only if a seat is free"
-    BUDGET = "a request is admitted only if it can compute at least one token"
-    WHOLE = "a request is admitted only if all its tokens fit into the free blocks"
-    REUSED = "a request reuses its cached blocks, and needs no others for them"
-    TAKEN = "a free block that the request reuses is not free any more"
-    ADMITTED = "a request is admitted if nothing prevents it"
-    FIRST = "of several reasons, the first in the list is the one in the log"
+    TOKENS = "the answer is a list of tokens"
+    OWN_TOKEN = "every answer ends with a token of the model's own, from pick()"
+    AT_MOST_ONE_MORE = "the answer has at most one token more than there are drafts"
+    STOPS_AT_REJECTION = "after the first rejected draft comes one token, and no more"
+    KEPT = "a draft is kept if its number is below its chance"
+    REJECTED = "a draft is rejected if its number is not below its chance"
+    ONE_WEIGHT_EACH = "pick() gets a weight for each word of the vocabulary"
+    WEIGHTS = "weights are 0 or more, and not all of them 0"
+    MODELS_VOICE = "the text has the model's own distribution"
+    BONUS = "the token after the last draft has the model's distribution at its position"
 
 
-class Head(NamedTuple):
-    """The request at the head of the queue.
+Accept = Callable[..., list[int]]
+Row = tuple[float, ...]
 
-    tokens          all that it has to compute and to find in the cache
-    cached_blocks   the blocks at its beginning that are cached
-    evictable       how many of these no request uses; they are among the free blocks
-    """
-
-    tokens: int
-    cached_blocks: int
-    evictable: int
-    block_size: int
-
-
-class Step(NamedTuple):
-    """What the scheduler knows when it looks at the head of the queue.
-
-    preempted    whether a request was preempted in this step
-    running      requests that have a seat
-    budget_left  tokens that this step may still compute
-    free_blocks  blocks that can be allocated: never used, or cached and used by no request
-    head         None if nothing waits
-    """
-
-    preempted: bool
-    running: int
-    max_num_seqs: int
-    budget_left: int
-    free_blocks: int
-    head: Head | None
-
-
-Reason = Callable[[Step], str | None]
+WORDS = ("cat", "dog", "owl")
+CHANCES = 10  # equally spaced numbers stand for a uniform random number
+SLACK = 1e-9
 
 
 @dataclass(frozen=True)
-class Moment:
-    """A look at the head of the queue, and what the log has about it: a reason, or None.
+class OneDraft:
+    """One position: model's and drafter's probabilities, and the model's for the position after it."""
 
-    number  of the step; request  the head's id, or None
-    """
-
-    number: int
-    request: int | None
-    step: Step
-    logged: str | None
+    p: Row
+    q: Row
+    after: Row
 
     def __str__(self) -> str:
-        step, head = self.step, self.step.head
-        if head is None:
-            return "Nothing waits."
-        cached = f"{counted(head.cached_blocks, 'block')} of it cached"
-        if not head.cached_blocks:
-            cached = "nothing of it cached"
-        elif head.evictable:
-            cached += f" ({head.evictable} evictable)"
-        before = "A request has been preempted. " if step.preempted else ""
         return (
-            f"{before}The head of the queue has {counted(head.tokens, 'token')}, {cached}. Left: "
-            f"{counted(step.max_num_seqs - step.running, 'seat')}, "
-            f"{counted(step.budget_left, 'token')} and {counted(step.free_blocks, 'free block')} of "
-            f"{head.block_size} slots."
+            f"One draft. The drafter's probabilities: {shares_text(self.q)}. The model's: "
+            f"{shares_text(self.p)}; after the draft: {shares_text(self.after)}."
         )
 
 
-def adapt(reason: Reason | None) -> Reason:
-    """Return a reason: the learner's, or our engine's until that passes."""
-    return reason or _first_that_holds
+@dataclass(frozen=True)
+class Drafted:
+    """One call: drafts, and the random number that decides on each."""
+
+    p: tuple[Row, ...]
+    q: tuple[Row, ...]
+    drafts: tuple[int, ...]
+    uniforms: tuple[float, ...]
+
+    def __str__(self) -> str:
+        each = [
+            f"{WORDS[draft]} (model {p[draft]:.0%}, drafter {q[draft]:.0%}, number {u:.2f})"
+            for draft, p, q, u in zip(self.drafts, self.p, self.q, self.uniforms, strict=False)
+        ]
+        return f"{counted(len(each), 'draft')}: {listed(each)}."
+
+    @property
+    def kept(self) -> int:
+        """The number of drafts before the first whose number is not below its chance."""
+        for index, (draft, number) in enumerate(zip(self.drafts, self.uniforms, strict=True)):
+            if number >= self.p[index][draft] / self.q[index][draft]:
+                return index
+        return len(self.drafts)
 
 
-def _first_that_holds(step: Step) -> str | None:
-    return next((one for one in REASONS if step.head and _is_true(one, step, step.head)), None)
+class YourRule(Verifier):
+    """A learner's rule, as a verifier. The engine's drafters are always sure: q = 1."""
+
+    def __init__(self, rule: Accept) -> None:
+        self._rule = rule
+
+    def accept(
+        self, p: list[list[float]], drafts: list[int], numbers: list[float], pick: Pick
+    ) -> list[int]:
+        """Return the learner's answer."""
+        q = [[float(token == draft) for token in range(len(p[0]))] for draft in drafts]
+        return self._rule(p, q, drafts, numbers, pick)
 
 
-# Moments of a log
+def adapt(accept: Accept | None) -> Verifier | None:
+    """Return the learner's rule as a verifier, or None until it passes."""
+    return YourRule(accept) if accept else None
 
 
-def moments(log: EventLog) -> list[Moment]:
-    """Return every look at the head of the queue: one for each admission, and the last of each step.
-
-    Everything comes from the folded log, so the log of another engine will do, if it knows its tokens,
-    its tables and its prefix cache.
-    """
-    state, found = State(), list[Moment]()
-    plans = _plans(log)
-    number, preempted = 0, False
-    for event in log:
-        match event:
-            case v.StepStarted():
-                number, preempted = event.step, False
-            case v.Preempted():
-                preempted = True
-            case v.Admitted() if number in plans:
-                before = _tokens_before(event.request, plans[number])
-                step = _step(state, preempted, before, event.request)
-                found.append(Moment(number, event.request, step, None))
-            case v.StepScheduled(rows=rows, blocked=blocked):
-                head = blocked.request if blocked else None
-                step = _step(state, preempted, sum(row.count for row in rows), head)
-                found.append(Moment(number, head, step, blocked.reason if blocked else None))
-        state.apply(event)
-    return found
+def shares_text(row: Sequence[float]) -> str:
+    """ "cat 50%, dog 30% and owl 20%"."""
+    return listed(f"{word} {share:.0%}" for word, share in zip(WORDS, row, strict=False))
 
 
-def _plans(log: EventLog) -> dict[int, list[v.ScheduledRow]]:
-    """Return step -> its rows. An admission comes before the event that has them."""
-    plans, number = dict[int, list[v.ScheduledRow]](), 0
-    for event in log:
-        if isinstance(event, v.StepStarted):
-            number = event.step
-        elif isinstance(event, v.StepScheduled):
-            plans[number] = event.rows
-    return plans
+def cases() -> list[OneDraft | Drafted]:
+    """Return single drafts over two and three words, then calls with up to three drafts."""
+    chance = random.Random(10)
+    one_drafts = [
+        OneDraft(p, q, after)
+        for words in (2, 3)
+        for p, q in product(_rows(words), repeat=2)
+        if _is_even(p, q)
+        for after in [chance.choice(_rows(words))]
+    ]
+    two, three = ([one for one in one_drafts if len(one.p) == words] for words in (2, 3))
+    # The lesson's own example is the first of three words.
+    own = [one for one in three if (one.p, one.q) == ((0.5, 0.3, 0.2), (0.2, 0.6, 0.2))]
+    short = sorted((_drafted(1 + index % 3, chance) for index in range(400)), key=_length)
+    return [
+        *chance.sample([one for one in two if one.p != one.q], 5),
+        *own,
+        *chance.sample(three, 5),
+        *short,
+    ]
 
 
-def _tokens_before(request: int, rows: list[v.ScheduledRow]) -> int:
-    """Return how many tokens a step had handed out when it came to a request."""
-    ids = [row.request for row in rows]
-    return sum(row.count for row in rows[: ids.index(request)])
+def _rows(words: int) -> list[Row]:
+    """Return all distributions in tenths."""
+    rows = [row for row in product(range(11), repeat=words) if sum(row) == 10]
+    return [tuple(share / 10 for share in row) for row in rows]
 
 
-def _step(state: State, preempted: bool, handed_out: int, request: int | None) -> Step:
-    settings, head = state.settings, None
-    if request is not None:
-        waiting = state.requests[request]
-        found = CachedPrefix(state, waiting, unscored=False)
-        head = Head(len(waiting.tokens), found.blocks, found.unlocked, state.block_size)
-    return Step(
-        preempted=preempted,
-        running=len(state.running),
-        max_num_seqs=settings["max_batch_size"],
-        budget_left=settings["token_budget"] - handed_out,
-        free_blocks=len(state.free) + state.evictable,
-        head=head,
-    )
+def _is_even(p: Row, q: Row) -> bool:
+    """Return whether each chance is a multiple of 1/10, which ten equally spaced numbers can hit."""
+    more = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
+    shares = [min(1.0, a / b) for a, b in zip(p, q, strict=True) if b]
+    shares += [one / sum(more) for one in more] if sum(more) else []
+    return all(abs(share * CHANCES - round(share * CHANCES)) < SLACK for share in shares)
 
 
-# The cases
+def _drafted(count: int, chance: random.Random) -> Drafted:
+    rows = _rows(3)
+    p, q = ([chance.choice(rows) for _ in range(count + 1)] for _ in "pq")
+    if chance.random() < 0.3:  # greedy: the model is sure as well
+        p = [_sure(chance) for _ in p]
+        q = [_sure(chance) for _ in q]
+    q = q[:count]
+    drafts = [chance.choices(range(3), row)[0] for row in q]
+    uniforms = []
+    for draft, mine, theirs in zip(drafts, p, q, strict=False):
+        edge = min(1.0, mine[draft] / theirs[draft])
+        near = [number for number in (max(edge - 0.01, 0), edge + 0.01) if number < 1]
+        # Mostly below the edge, or later drafts would hardly ever count. At an edge of 0: equal to it.
+        uniforms.append(round(chance.choices(near, (3, 1)[: len(near)])[0], 6))
+    return Drafted(tuple(p), tuple(q), tuple(drafts), tuple(uniforms))
 
 
-@cache
-def cases() -> list[Moment]:
-    """Return moments of our own engine with vLLM's rules, small ones first."""
-    kinds: dict[tuple[str | None, bool], list[Moment]] = {}
-    for moment in _crowded():
-        kinds.setdefault((moment.logged, moment.step.head is None), []).append(moment)
-    chance = random.Random(14)
-    chosen = [one for kind, count in CASES.items() for one in chance.sample(kinds[kind], count)]
-    return sorted(chosen, key=_size)
+def _sure(chance: random.Random) -> Row:
+    token = chance.randrange(2)
+    return tuple(float(one == token) for one in range(3))
 
 
-def _crowded() -> Iterator[Moment]:
-    """Yield different moments of several runs in which everything is short at times."""
-    seen = set[Step]()
-    for seed in range(16):
-        chance = random.Random(seed)
-        settings = EngineConfig.like(
-            "vllm",
-            policy=chance.choice(("fcfs", "priority")),
-            token_budget=chance.choice((16, 24, 32)),
-            max_batch_size=chance.choice((3, 4, 6)),
-            max_kv_tokens=8 * chance.choice((12, 16, 20)),
-            block_size=8,
+def _length(one: Drafted) -> int:
+    return len(one.drafts)
+
+
+def attempt(accept: Accept, case: OneDraft | Drafted) -> None:
+    """Check that an answer has drafts in order, then one token, and the model's distribution."""
+    if isinstance(case, Drafted):
+        _attempt_call(accept, case)
+    else:
+        _attempt_one_draft(accept, case)
+
+
+def _attempt_call(accept: Accept, case: Drafted) -> None:
+    p, q = [list(row) for row in case.p], [list(row) for row in case.q]
+
+    def likeliest(weights: Iterable[float]) -> int:
+        shares = _weights(weights, len(p[0]))
+        return shares.index(max(shares))
+
+    answer = call(accept, p, q, list(case.drafts), list(case.uniforms), likeliest)
+    ids = _leading(answer, list(case.drafts), len(p[0]))
+    kept = len(ids) - 1
+    if ids == list(case.drafts[: case.kept]):
+        raise _no_own_token(listed(WORDS[one] for one in ids))
+    if kept < case.kept:
+        draft = case.drafts[kept]
+        ratio = case.p[kept][draft] / case.q[kept][draft]
+        raise Promise.KEPT.broken(
+            f"You kept {counted(kept, 'draft')} and drew {WORDS[ids[-1]]}.",
+            f"Draft {kept + 1}, {WORDS[draft]}: its number is {case.uniforms[kept]:.2f}, and the "
+            f"model's probability is {ratio:.3g} times the drafter's.",
         )
-        log = simulate(workload_of(_people(chance)), settings, cost=Cost(10, 0.25))
-        for moment in moments(log):
-            if moment.step not in seen:
-                seen.add(moment.step)
-                yield moment
-
-
-def _people(chance: random.Random) -> Iterator[Speaker]:
-    """Yield people of whom many begin alike, and some of them long after the others."""
-    step = 1
-    for name in NAMES:
-        step += chance.choice((0, 0, 1, 2, 12))
-        yield Speaker(
-            name,
-            step,
-            shared=chance.choice((0, 8, 16, 30)),
-            common=chance.choice(list(COMMON)[1:3]),
-            own=chance.randint(4, 30),
-            output=chance.randint(2, 24),
-            priority=chance.randint(0, 2),
+    if kept > case.kept:
+        draft = case.drafts[case.kept]
+        raise Promise.REJECTED.broken(
+            f"You kept {counted(kept, 'draft')}.",
+            f"Draft {case.kept + 1}, {WORDS[draft]}: its number is {case.uniforms[case.kept]:.2f}; "
+            f"the model gives it {case.p[case.kept][draft]:.0%}, the drafter "
+            f"{case.q[case.kept][draft]:.0%}.",
         )
+    _check_last_token(case, ids[-1])
 
 
-def _size(moment: Moment) -> tuple[int, ...]:
-    """Sort by what a reader has to think of: few reasons at once, little cached, few tokens."""
-    step, head = moment.step, moment.step.head
-    if head is None:
-        return (0, step.running)
-    true = sum(_is_true(one, step, head) for one in REASONS)
-    return (max(1, true), head.evictable, head.cached_blocks, head.tokens, step.running)
-
-
-# The check
-
-
-def attempt(reason: Reason, moment: Moment) -> None:
-    """Compare the answer with the log. Raises Broken with the comparison that went wrong."""
-    said = call(reason, moment.step)
-    if said == moment.logged and (said is None or isinstance(said, str)):
-        return
-    if said is not None and said not in REASONS:
-        raise Promise.REASON.broken(
-            f"You returned {said!r}."[:200],
-            "Spell it as the log does. None means: nothing waits, or the head is admitted.",
-        )
-    did = f"You returned {said!r}; the log has {moment.logged!r}."
-    raise Broken(did, *_diagnosis(said, moment))
-
-
-def _diagnosis(said: str | None, moment: Moment) -> tuple[Promise, str]:
-    """Return the promise that a wrong answer breaks, and where to look."""
-    head = moment.step.head
-    if head is None:
-        return Promise.NOTHING_WAITS, "step.head is None here."
-    if moment.logged is None:
-        return _too_strict(said, moment.step, head)
-    if said is not None and _is_true(said, moment.step, head):
-        return (
-            Promise.FIRST,
-            f"Both are true. The scheduler came to {moment.logged} first, and looked no further.",
-        )
-    return _too_lax(moment.logged, moment.step, head)
-
-
-def _is_true(said: str, step: Step, head: Head) -> bool:
-    """Return whether a reason holds, though another one may come before it."""
-    return {
-        "after_preemption": step.preempted,
-        "batch_full": step.running >= step.max_num_seqs,
-        "token_budget": step.budget_left == 0,
-        "whole_sequence": _needed(head) > step.free_blocks - head.evictable,
-    }.get(said, False)
-
-
-def _needed(head: Head) -> int:
-    return -(-head.tokens // head.block_size) - head.cached_blocks
-
-
-def _too_strict(said: str | None, step: Step, head: Head) -> tuple[Promise, str]:
-    all_blocks = counted(_needed(head) + head.cached_blocks, "block")
-    if said == "whole_sequence" and head.cached_blocks:
-        return (
-            Promise.REUSED,
-            f"Its {head.tokens} tokens fill {all_blocks}. In the cache: {head.cached_blocks} of them. "
-            f"Free: {counted(step.free_blocks, 'block')}.",
-        )
-    left = f"{counted(step.max_num_seqs - step.running, 'seat')}, "
-    left += f"{counted(step.budget_left, 'token')} and {counted(step.free_blocks, 'free block')}"
-    return (
-        Promise.ADMITTED,
-        f"It needs a seat, at least one token and {counted(_needed(head), 'block')}. Left in this "
-        f"step: {left}.",
-    )
-
-
-def _too_lax(logged: str, step: Step, head: Head) -> tuple[Promise, str]:
-    match logged:
-        case "after_preemption":
-            return (
-                Promise.AFTER_PREEMPTION,
-                f"Left: {counted(step.max_num_seqs - step.running, 'seat')}, "
-                f"{counted(step.budget_left, 'token')} and "
-                f"{counted(step.free_blocks, 'free block')}. Yet none came. What else happened in "
-                "this step?",
+def _check_last_token(case: Drafted, token: int) -> None:
+    """Check that the token after the kept drafts can be drawn at its position."""
+    kept = case.kept
+    if kept == len(case.drafts):
+        if case.p[-1][token] == 0:
+            raise Promise.BONUS.broken(
+                f"You kept all drafts, and then drew {WORDS[token]}.",
+                f"There the model has {shares_text(case.p[-1])}: the last row of p.",
             )
-        case "batch_full":
-            return Promise.SEATS, f"{step.running} requests run, on {step.max_num_seqs} seats."
-        case "token_budget":
-            return Promise.BUDGET, "The running requests have used up the step's tokens."
-    need, free = _needed(head), step.free_blocks
-    if head.evictable and need <= free:
-        return (
-            Promise.TAKEN,
-            f"It needs {counted(need, 'block')} beside the {head.cached_blocks} in the cache. Free: "
-            f"{free}. But {head.evictable} of these it reuses.",
+    elif case.p[kept][token] <= case.q[kept][token]:
+        raise Promise.MODELS_VOICE.broken(
+            f"You rejected draft {kept + 1}, and then drew {WORDS[token]}.",
+            f"At that position the model has {shares_text(case.p[kept])}, the drafter "
+            f"{shares_text(case.q[kept])}. Of which words does the model have more?",
         )
-    look = f"It needs {counted(need, 'block')}. Left: {free - head.evictable}."
-    chunk = min(head.tokens - head.cached_blocks * head.block_size, step.budget_left)
-    if -(-chunk // head.block_size) <= free - head.evictable:
-        look += f" This step's chunk, {counted(chunk, 'token')}, would fit. Where does the rest go?"
-    return Promise.WHOLE, look
+
+
+def _weights(weights: Iterable[float], words: int) -> list[float]:
+    """Return the weights given to `pick`. Raises Broken if no token can be drawn from them."""
+    shares = [float(one) for one in weights]
+    if len(shares) != words:
+        raise Promise.ONE_WEIGHT_EACH.broken(
+            f"You gave {counted(len(shares), 'weight')} to pick().",
+            f"There are {words} words here.",
+        )
+    if min(shares) < 0 or not 0 < sum(shares) < float("inf"):
+        look = "The drafter may give a word more than the model does. What is left of it then?"
+        if not any(shares):
+            look = (
+                "After a rejection, the model has more of some word at that position. Which rows "
+                "of p and q do you compare?"
+            )
+        raise Promise.WEIGHTS.broken(
+            f"You gave the weights {[round(one, 3) for one in shares]} to pick().", look
+        )
+    return shares
+
+
+def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
+    """Return the answer if it is some leading drafts and one token. Raises Broken otherwise."""
+    if not isinstance(answer, list | tuple) or not all(
+        whole(one) in range(words) for one in answer
+    ):
+        raise Promise.TOKENS.broken(
+            f"You returned {answer!r}.",
+            f"Tokens are numbers from 0 to {words - 1}; pick() gives one.",
+        )
+    ids = [int(one) for one in answer]
+    words_text = listed(WORDS[one] for one in ids) if ids else "nothing"
+    if not ids:
+        raise _no_own_token(words_text)
+    if len(ids) > len(drafts) + 1:
+        raise Promise.AT_MOST_ONE_MORE.broken(
+            f"You returned {words_text}.",
+            f"The model has probabilities for {len(drafts) + 1} positions.",
+        )
+    wrong = next((i for i in range(len(ids) - 1) if ids[i] != drafts[i]), None)
+    if wrong is not None:
+        raise Promise.STOPS_AT_REJECTION.broken(
+            f"You returned {words_text}. Drafts: {listed(WORDS[one] for one in drafts)}.",
+            f"Token {wrong + 2} comes after a rejected word.",
+        )
+    return ids
+
+
+def _no_own_token(said: str, *, drawn: bool = False) -> Broken:
+    if drawn:
+        return Promise.OWN_TOKEN.broken(
+            f"You returned {said}, and did not call pick().",
+            "That word is left to chance. Which weights does it have?",
+        )
+    return Promise.OWN_TOKEN.broken(
+        f"You returned {said}.",
+        "The model has probabilities after the last draft as well. Without that token, a call whose "
+        "drafts are all rejected would return nothing.",
+    )
+
+
+def _no_draft_kept(case: OneDraft) -> Broken:
+    word = max(range(len(case.p)), key=lambda one: min(case.p[one], case.q[one]))
+    chance = min(1.0, case.p[word] / case.q[word])
+    return Promise.OWN_TOKEN.broken(
+        "You returned one word, whatever the draft.",
+        f"The chance of a draft {WORDS[word]} is {chance:.0%} here. If it is kept, {WORDS[word]} "
+        "and one more word are returned.",
+    )
+
+
+@dataclass
+class _Outcome:
+    """The probabilities of the answers, over all drafts and all random numbers."""
+
+    first: list[float]
+    kept: list[float]
+    after: list[float]  # the token after a draft that was kept
+    undecided: list[int]  # drafts that were both kept and rejected with the same number
+
+
+def _attempt_one_draft(accept: Accept, case: OneDraft) -> None:
+    outcome = _outcome_of(accept, case)
+    words = range(len(case.p))
+    if outcome.undecided:
+        raise Promise.KEPT.broken(
+            f"A draft {WORDS[outcome.undecided[0]]} was both kept and rejected, with the same number.",
+            "uniforms[j] is the number that decides on draft j. Do you use it?",
+        )
+    if all(abs(outcome.first[word] - case.p[word]) < SLACK for word in words):
+        total = sum(outcome.kept)
+        if total == 0 and _shared(case) > 0:
+            raise _no_draft_kept(case)
+        if any(abs(outcome.after[word] - total * case.after[word]) > SLACK for word in words):
+            shares = [share / total for share in outcome.after]
+            raise Promise.BONUS.broken(
+                f"After a kept draft, your words were {shares_text(shares)}.",
+                "p has one row more than q. Which row did you draw from?",
+            )
+        return
+    raise Promise.MODELS_VOICE.broken(
+        f"Over all drafts and random numbers, the first word is {shares_text(outcome.first)}; the "
+        f"model's distribution is {shares_text(case.p)}.",
+        _why_another_voice(case, outcome),
+    )
+
+
+def _why_another_voice(case: OneDraft, outcome: _Outcome) -> str:
+    wrong = [
+        word
+        for word, (p, q) in enumerate(zip(case.p, case.q, strict=True))
+        if q and abs(outcome.kept[word] - min(p, q)) > SLACK
+    ]
+    if not wrong:
+        return (
+            "Drafts are kept as often as they should be. So the word drawn after a rejection is "
+            f"wrong. Kept drafts already give {shares_text(outcome.kept)}. What is missing?"
+        )
+    word = max(wrong, key=lambda one: case.q[one])
+    if all(abs(mine - its) <= SLACK for mine, its in zip(outcome.first, case.q, strict=True)):
+        return "That is the drafter's distribution; the model's has no influence."
+    return (
+        f"A draft {WORDS[word]} was kept in {outcome.kept[word] / case.q[word]:.0%} of the cases. "
+        f"The drafter gives it {case.q[word]:.0%}, the model {case.p[word]:.0%}."
+    )
+
+
+def _shared(case: OneDraft) -> float:
+    return sum(min(p, q) for p, q in zip(case.p, case.q, strict=True))
+
+
+def _outcome_of(accept: Accept, case: OneDraft) -> _Outcome:
+    words = len(case.p)
+    outcome = _Outcome([0.0] * words, [0.0] * words, [0.0] * words, [])
+    decided: dict[tuple[int, float], bool] = {}
+    numbers = [(index + 0.5) / CHANCES for index in range(CHANCES)]
+    drafts = [word for word in range(words) if case.q[word]]
+    with watched(accept):
+        for draft, u, v in product(drafts, numbers, numbers):
+            picked: list[int] = []
+
+            def pick(weights: Iterable[float], v: float = v, into: list[int] = picked) -> int:
+                shares = _weights(weights, words)
+                sums = [sum(shares[: word + 1]) for word in range(words)]
+                into.append(next(word for word in range(words) if v * sums[-1] < sums[word]))
+                return into[-1]
+
+            answer = accept([list(case.p), list(case.after)], [list(case.q)], [draft], [u], pick)
+            ids = _leading(answer, [draft], words)
+            if not picked:
+                raise _no_own_token(listed(WORDS[one] for one in ids), drawn=ids != [draft])
+            if decided.setdefault((draft, u), len(ids) > 1) != (len(ids) > 1):
+                outcome.undecided.append(draft)
+            weight = case.q[draft] / CHANCES**2
+            outcome.first[ids[0]] += weight
+            if len(ids) > 1:
+                outcome.kept[draft] += weight
+                outcome.after[ids[1]] += weight
+    return outcome

@@ -1,226 +1,235 @@
-"""Lesson 19: how many requests a second can a server take?"""
+"""Lesson 19: how many blocks to fetch from another replica."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
+from itertools import product
 from typing import Any
 
 from checks.answer import Answer
-from checks.broken import Promises
+from checks.broken import Broken, Promises
 from checks.guard import call
-from checks.judging import counted
-from engine.simulation.capacity.point import Point
-from engine.simulation.capacity.rates import next_rate, usable
-from engine.simulation.capacity.served import Served
-from engine.simulation.capacity.slo import Slo
+from checks.judging import counted, whole
+from engine.cluster.transfer import TransferCosts, blocks_to_move
 
-# When a request was to arrive, when it was sent, and when its first token came, in ms.
-Row = tuple[float, float, float | None]
-Measure = Callable[[float], Sequence[Row]]
-Capacity = Callable[[Measure, float], float]
+# (tokens of the prompt, blocks here, blocks there, block size, costs) -> blocks to fetch
+Rule = Callable[[int, int, int, int, TransferCosts], int]
+Part = Callable[..., Any]
 
-CLOSE = 1.05  # how close the answer must be to the capacity
-MOST = 40  # rates that may be measured
-LOWEST = 0.1  # requests per second
+EQUAL_MS = 1e-6  # two sums of the same times may differ by rounding
 
 ANSWERS = {
-    "even": Answer(
-        "about 80 ms",
+    "throughput": Answer(
+        "nearly the same",
         {
-            "about 390 ms": "It is the same load: as many requests, as long ones. But is it the load "
-            "that makes them wait?",
-            "about 250 ms": "Half of the wait would come from the arrivals, and half from the load. "
-            "But when does an evenly spaced request find all seats taken?",
-            "about 10 ms": "Nothing stands in a queue. But a prompt has to be computed, and a step of "
-            "64 tokens takes 26 ms.",
+            "twice as many": "Each replica has only one kind of work. But it does it for all requests.",
+            "a third more": "Steps no longer get in each other's way. But there are as many tokens to "
+            "compute as before.",
+            "half as many": "A move takes 10 ms. But meanwhile both replicas compute for others.",
         },
-        fits=lambda ms: 60 < ms < 110,
+        fits=lambda ratio: 0.95 < ratio < 1.05,
     ),
-    "seats": Answer(
-        "about 18",
+    "rush": Answer(
+        1.6,
         {
-            "24: twice as much": "Twice the seats, so twice the requests. But do the seats share "
-            "anything?",
-            "12, as before": "The machine is not faster. But how much of a step's price depends on how "
-            "many sit in it?",
-            "less than 12": "Steps get longer, and each request waits for them. But each step does "
-            "twice as much.",
+            0.5: "Prompts have a replica of their own, and long steps. But it is one replica, not two.",
+            1: "With the same work on the same replicas. But may the decode replica help?",
+            4: "It gets twice the prompts, and they queue. But the equal replicas have queues as well, "
+            "and a step of 64 tokens costs more per token.",
         },
-        fits=lambda rate: 17 <= rate <= 19,
+    ),
+    "slower": Answer(
+        "the documents' TTFT",
+        {
+            "the documents' gaps": "If the client had the first token before the move, the "
+            "second one would wait. Where does the first one come from?",
+            "the chats' gaps": "The decode replica does not stop for a move. It gets the "
+            "request when the blocks are there.",
+            "all three": "What waits for the network gets slower. Which of these waits for it?",
+        },
     ),
 }
 HINTS = (
-    "First write a function that says whether one rate is fine: sort the waits, and look at the one "
-    "that 99 of 100 do not exceed. From which of the three times does a wait count?",
-    "Double the rate until it is too much, and halve it if even the first one was. Now you have a low "
-    "rate that is fine and a high one that is not: measure between them until they are close.",
+    "Which answers are possible at all? From 0 up to a largest one: limited by what is there, by what "
+    "is here already, and by the last token.",
+    "Write the cost of fetching n blocks as a function of n: a move, or none if n is 0, and the "
+    "tokens that are left. Then try every n.",
 )
 
 
 class Promise(Promises):
-    """What capacity() promises."""
+    """The promises that the check tests."""
 
-    NUMBER = "it returns a number of requests per second, and measures only such numbers"
-    FEW = f"it measures at most {MOST} rates, because each of them costs a minute"
-    MEETS = "at its rate, 99 of 100 first tokens come within the limit"
-    HIGHEST = "a rate 5% higher would be too much"
-    SCHEDULED = "a wait begins when a request was to arrive, not when it was sent"
-    NO_TOKEN = "a request that gets no token is not within the limit"
-    SOME = "one slow request in 200 does no harm: that is fewer than one in 100"
+    NUMBER = "fetch() returns a whole number of blocks, 0 or more"
+    MISSING = "it fetches only blocks that are there and not here"
+    LAST = "the last token is left to compute"
+    LEAST = "no other number of blocks takes less time"
 
 
 @dataclass(frozen=True)
-class Server:
-    """A server whose capacity is known.
+class Line:
+    """A cost in milliseconds: a fixed part, and a part for each unit."""
 
-    kind      what its requests do when it gets more than its capacity: see `rows`
-    capacity  requests per second
-    limit_ms  of the wait
-    """
+    fixed: float
+    each: float
+    unit: str
 
-    kind: str
-    capacity: float
-    limit_ms: float = 1000.0
-    requests: int = 200
+    def __call__(self, count: int) -> float:
+        """Return the milliseconds of `count` units."""
+        return self.fixed + self.each * count
+
+    def __str__(self) -> str:
+        first = f"{self.fixed:g} ms and " if self.fixed else ""
+        return f"{first}{self.each:g} ms a {self.unit}"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The cost of a prompt in steps that take equally long, however many tokens they have."""
+
+    step_ms: float
+    tokens: int
+
+    def __call__(self, count: int) -> float:
+        """Return the milliseconds of `count` tokens."""
+        return self.step_ms * -(-count // self.tokens)
+
+    def __str__(self) -> str:
+        return f"{self.step_ms:g} ms for every {self.tokens} tokens or fewer"
+
+
+@dataclass(frozen=True)
+class Handover:
+    """A prompt whose blocks are partly here and partly there, and what moving and computing cost."""
+
+    tokens: int
+    here: int
+    there: int
+    block_size: int
+    move: Line
+    compute: Line | Steps
 
     def __str__(self) -> str:
         return (
-            f"A server that can take {self.capacity:g} requests/s with a p99 of {self.limit_ms:g} ms. "
-            f"{_KINDS[self.kind]}"
+            f"A prompt of {counted(self.tokens, 'token')}, {self.block_size} to a block. Of its "
+            f"blocks, {_first(self.here)} here, and {_first(self.there)} there. A move takes "
+            f"{self.move}. Computing takes {self.compute}."
         )
 
-    def rows(self, rate: float) -> list[Row]:
-        """Return what became of the requests at a rate, in any order."""
-        # The wait grows with the load; at the capacity it is a little less than the limit.
-        grown = 0.9999 * min(rate / self.capacity, 1e6) ** 2
-        rows: list[Row] = []
-        for number in range(self.requests):
-            due = 1000 * number / rate
-            is_slow = number % 20 == 7  # one in 20
-            wait, late = 0.02 * self.limit_ms, 0.0
-            match self.kind:
-                case "steady":
-                    wait = grown * self.limit_ms
-                case "tail":
-                    wait = grown * self.limit_ms if is_slow else wait
-                case "stray":
-                    wait = 9 * self.limit_ms if number == 3 else grown * self.limit_ms
-                case "late":
-                    late = max(0.0, grown * self.limit_ms - wait)
-            rejected = self.kind == "rejects" and is_slow and grown > 1
-            rows.append((due, due + late, None if rejected else due + late + wait))
-        random.Random(self.requests).shuffle(rows)
-        return rows
+    @property
+    def most(self) -> int:
+        """The most blocks that can be fetched."""
+        return max(0, min(self.there, (self.tokens - 1) // self.block_size) - self.here)
+
+    def times(self, blocks: int) -> tuple[float, float]:
+        """Return the milliseconds of the move, and of computing what is left."""
+        left = self.tokens - (self.here + blocks) * self.block_size
+        return self.move(blocks) if blocks else 0.0, self.compute(left)
+
+    def total(self, blocks: int) -> float:
+        """Return the milliseconds of both."""
+        return sum(self.times(blocks))
 
 
-_KINDS = {
-    "steady": "All requests wait equally long.",
-    "tail": "One request in 20 waits much longer than the others.",
-    "stray": "One request in 200 is always slow.",
-    "late": "The client cannot keep up: it sends late.",
-    "rejects": "If it gets more, it rejects one request in 20.",
-}
-_MEETS = {
-    "tail": Promise.MEETS,
-    "late": Promise.SCHEDULED,
-    "rejects": Promise.NO_TOKEN,
-}
-_HIGHEST = {"stray": Promise.SOME}
+def _first(blocks: int) -> str:
+    if not blocks:
+        return "none is"
+    return "the first is" if blocks == 1 else f"the first {blocks} are"
 
 
-def cases() -> Iterator[Server]:
-    """Yield servers, the simplest first."""
-    yield from (Server("steady", rate, requests=100) for rate in (12.0, 3.0, 87.0, 0.4, 640.0))
-    yield Server("steady", 12.0, limit_ms=200, requests=100)
-    for kind in ("tail", "stray", "late", "rejects"):
-        yield from (Server(kind, rate, requests=200) for rate in (12.0, 0.7, 310.0))
+def adapt(part: Part | None) -> Rule:
+    """Return the rule of the learner's part if it passed, else the engine's."""
+    return YourRule(part) if part else blocks_to_move
 
 
-def attempt(capacity: Capacity, server: Server) -> None:
-    """Ask for the capacity of a server. Raises Broken for the first broken promise."""
-    measured = list[float]()
+@dataclass(frozen=True)
+class YourRule:
+    """A learner's part as a rule of the simulator."""
 
-    def measure(rate: float) -> list[Row]:
-        if not _is_rate(rate):
-            raise Promise.NUMBER.broken(
-                f"You measured a rate of {rate!r}.",
-                "How does the rate change from one to the next?",
-            )
-        measured.append(rate)
-        if len(measured) > MOST:
-            # All searches that are long have failed on a steady server; this one misjudges its rows.
-            promise = (_MEETS | _HIGHEST).get(server.kind, Promise.FEW)
-            raise promise.broken(
-                f"You measured {_listed(measured[:4])}, and so on up to {measured[-1]:.3g} "
-                "requests/s.",
-                _example(server.rows(rate), server)
-                or "How much closer to the answer is each measurement than the one before?",
-            )
-        return server.rows(rate)
+    part: Part
 
-    found = call(capacity, measure, server.limit_ms)
-    if not _is_rate(found):
-        raise Promise.NUMBER.broken(f"You returned {found!r}.", "What does capacity() return?")
-    rows = server.rows(found)
-    if found > server.capacity * 1.0001:
-        over = sum(first is None or first - due > server.limit_ms for due, _, first in rows)
-        raise _MEETS.get(server.kind, Promise.MEETS).broken(
-            f"You returned {found:.4g} requests/s after {counted(len(measured), 'measurement')}. "
-            f"There, {over} of {len(rows)} requests are not within {server.limit_ms:g} ms.",
-            _example(rows, server),
-        )
-    if found * CLOSE < server.capacity * 0.9999:
-        raise _HIGHEST.get(server.kind, Promise.HIGHEST).broken(
-            f"You returned {found:.4g} requests/s after {counted(len(measured), 'measurement')}: "
-            f"{_listed(measured[-4:])} were the last ones.",
-            "At which rate does your search stop, and what has it seen by then?",
-        )
+    def __call__(
+        self, tokens: int, here: int, there: int, block_size: int, costs: TransferCosts
+    ) -> int:
+        """Ask the part, with the two prices as functions."""
+        return int(self.part(tokens, here, there, block_size, costs.move_ms, costs.compute_ms))
 
 
-def _is_rate(value: Any) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and isfinite(value)
-        and value > 0
+def cases() -> list[Handover]:
+    """Return all small handovers, and some with longer prompts: straight lines first, then by size."""
+    moves = [Line(*prices, "block") for prices in ((2, 1), (0, 1), (20, 1), (1, 30))]
+    computes: list[Line | Steps] = [Line(0, 1, "token"), Line(5, 2, "token"), Steps(10, 8)]
+    found = [
+        Handover(tokens, here, there, 4, move, compute)
+        for tokens, move, compute in product((1, 3, 4, 5, 8, 9, 13, 16, 18), moves, computes)
+        for here, there in product(range((tokens - 1) // 4 + 1), range(tokens // 4 + 1))
+    ]
+    chance = random.Random(18)
+    for _ in range(300):
+        size = chance.choice((8, 16))
+        tokens = chance.randint(1, 40 * size)
+        here = min(chance.choice((0, chance.randint(0, 40))), (tokens - 1) // size)
+        there = min(chance.choice((here, 40, chance.randint(0, 40))), tokens // size)
+        move = Line(chance.randint(0, 60), chance.randint(1, 2 * size + 10) / 2, "block")
+        line = Line(chance.randint(0, 10), chance.randint(1, 8) / 4, "token")
+        steps = Steps(chance.randint(5, 40), 4 * size)
+        compute: Line | Steps = line if chance.random() < 0.5 else steps
+        found.append(Handover(tokens, here, there, size, move, compute))
+    return sorted(found, key=_size)
+
+
+def _size(case: Handover) -> tuple[float, ...]:
+    has_steps = isinstance(case.compute, Steps)
+    return (has_steps, case.tokens, case.here, case.there, case.move.fixed, case.move.each)
+
+
+def attempt(part: Part, case: Handover) -> None:
+    """Ask the part about a handover, and compare its answer with every other one."""
+    answer = call(
+        part, case.tokens, case.here, case.there, case.block_size, case.move, case.compute
     )
+    if (blocks := whole(answer)) is None:
+        raise Promise.NUMBER.broken(f"fetch() returned {answer!r}.", "What does each path return?")
+    if blocks < 0:
+        look = f"There: {case.there}. Here: {case.here}. Which blocks are missing here?"
+        raise Promise.NUMBER.broken(f"fetch() returned {blocks}.", look)
+    _check_blocks(case, blocks)
+    best = min(range(case.most + 1), key=case.total)
+    if case.total(blocks) > case.total(best) + EQUAL_MS:
+        raise _slower(case, blocks, best)
 
 
-def _listed(rates: Sequence[float]) -> str:
-    return ", ".join(f"{rate:.3g}" for rate in rates) or "none"
+def _check_blocks(case: Handover, blocks: int) -> None:
+    """Raise Broken for blocks that are not there, or that need not or cannot be fetched."""
+    did = f"fetch() returned {blocks}."
+    end = case.here + blocks
+    if blocks and end > case.there:
+        look = f"There: {case.there}. Here: {case.here}. Which blocks are missing here?"
+        raise Promise.MISSING.broken(did, look)
+    if blocks and end * case.block_size >= case.tokens:
+        have = counted(end, "block")
+        look = (
+            f"With {have} of {case.block_size} tokens, all {case.tokens} tokens have keys and values. "
+            "Where would the logits of the first output token come from?"
+        )
+        raise Promise.LAST.broken(did, look)
 
 
-def _example(rows: Sequence[Row], server: Server) -> str:
-    """Return one of the rows that are not within the limit, as a place to look at; "" without one."""
-    over = (row for row in rows if row[2] is None or row[2] - row[0] > server.limit_ms)
-    due, sent, first = next(over, (0.0, 0.0, 0.0))
-    if first == 0.0:
-        return ""
-    token = "no token" if first is None else f"its first token at {first:.0f} ms"
-    return f"One was to arrive at {due:.0f} ms, was sent at {sent:.0f} ms, and got {token}."
+def _slower(case: Handover, blocks: int, best: int) -> Broken:
+    """Return what another number of blocks would have saved."""
+    did = f"fetch() returned {blocks}: {_times(case, blocks)}"
+    look = f"With {counted(best, 'block')}: {_times(case, best)}"
+    # A part that pays a move's fixed price for no blocks would prefer this answer.
+    charged = case.move.fixed + case.total(0)
+    if not best and case.total(blocks) <= charged + EQUAL_MS:
+        look += " What does fetching nothing cost in your sum?"
+    elif best and best < case.most:
+        look += " Here it is neither all nor nothing."
+    return Promise.LEAST.broken(did, look)
 
 
-def by_sweep(measure: Measure, limit_ms: float) -> float:
-    """Find the capacity as `engine.sweep` does. It runs until the learner's part passes."""
-    points = list[Point]()
-    best: Point | None = None
-    goals = Slo({"ttft": limit_ms})
-    while (rate := next_rate(points, limit_ms)) is not None:
-        rows = [
-            Served(
-                rate=rate, request=number, scheduled=due, sent=sent, first=first, last=first,
-                error="" if first is not None else "no token",
-            )
-            for number, (due, sent, first) in enumerate(measure(rate))
-        ]  # fmt: skip
-        points.append(Point(rate, rows, goals))
-        best = usable(points)
-        if best and any(best.rate < point.rate <= 1.1 * best.rate for point in points):
-            break  # the marks that are left are not asked for
-    return best.rate if best else LOWEST
-
-
-def adapt(capacity: Capacity | None) -> Capacity:
-    """Return the learner's function, or the sweep's own search."""
-    return capacity or by_sweep
+def _times(case: Handover, blocks: int) -> str:
+    move, compute = case.times(blocks)
+    if not blocks:
+        return f"computing takes {compute:g} ms."
+    return f"moving takes {move:g} ms and computing {compute:g} ms, together {move + compute:g} ms."

@@ -1,235 +1,226 @@
-"""Lesson 20: which rows and columns of a weight each device keeps."""
+"""Lesson 20: how many requests a second can a server take?"""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from math import isfinite
 from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import call
-from checks.judging import counted, whole
+from checks.judging import counted
+from engine.simulation.capacity.point import Point
+from engine.simulation.capacity.rates import next_rate, usable
+from engine.simulation.capacity.served import Served
+from engine.simulation.capacity.slo import Slo
 
-Part = Callable[..., Any]
-Matrix = list[list[int]]
+# When a request was to arrive, when it was sent, and when its first token came, in ms.
+Row = tuple[float, float, float | None]
+Measure = Callable[[float], Sequence[Row]]
+Capacity = Callable[[Measure, float], float]
+
+CLOSE = 1.05  # how close the answer must be to the capacity
+MOST = 40  # rates that may be measured
+LOWEST = 0.1  # requests per second
 
 ANSWERS = {
-    "fits": Answer(
-        8,
+    "even": Answer(
+        "about 80 ms",
         {
-            2: "The weights are smaller than twice 80 GB. But where would keys and values be?",
-            4: "Half of four GPUs is left beside the weights. Do 64 users fit into that half?",
-            3: "There is some room. But can 64 heads be divided by 3?",
+            "about 390 ms": "It is the same load: as many requests, as long ones. But is it the load "
+            "that makes them wait?",
+            "about 250 ms": "Half of the wait would come from the arrivals, and half from the load. "
+            "But when does an evenly spaced request find all seats taken?",
+            "about 10 ms": "Nothing stands in a queue. But a prompt has to be computed, and a step of "
+            "64 tokens takes 26 ms.",
         },
+        fits=lambda ms: 60 < ms < 110,
     ),
-    "network": Answer(
-        "slower",
+    "seats": Answer(
+        "about 18",
         {
-            "faster": "Each device reads half as much. But how many messages does a step wait for?",
-            "as fast": "Less to read, more to send. Did that cancel out from four to eight?",
+            "24: twice as much": "Twice the seats, so twice the requests. But do the seats share "
+            "anything?",
+            "12, as before": "The machine is not faster. But how much of a step's price depends on how "
+            "many sit in it?",
+            "less than 12": "Steps get longer, and each request waits for them. But each step does "
+            "twice as much.",
         },
-        fits=lambda ratio: ratio > 1.1,
-    ),
-    "nvlink": Answer(
-        "about 6 times as fast",
-        {
-            "about 8 times as fast": "Each device reads an eighth. What else is in a step?",
-            "about 3 times as fast": "On the network, messages took most of the step. Do they here?",
-            "no faster": "On the network, eight devices were still faster than one.",
-        },
-        fits=lambda ratio: 5.0 < ratio < 7.0,
+        fits=lambda rate: 17 <= rate <= 19,
     ),
 }
 HINTS = (
-    "Two kinds of weight: the results of one kind go through something that is not a sum (a product of "
-    "two results, a head); the results of the other kind are added up by the devices. Which dimension "
-    "of each can be cut?",
-    "Cut q, k, v, gate and up by rows, o and down by columns. Count in units: part p of n gets the "
-    "units from size * p // n up to size * (p + 1) // n.",
+    "First write a function that says whether one rate is fine: sort the waits, and look at the one "
+    "that 99 of 100 do not exceed. From which of the three times does a wait count?",
+    "Double the rate until it is too much, and halve it if even the first one was. Now you have a low "
+    "rate that is fine and a high one that is not: measure between them until they are close.",
 )
 
 
 class Promise(Promises):
-    """The promises that the check tests."""
+    """What capacity() promises."""
 
-    RANGES = "cut() returns the rows and the columns to keep, each as a range inside of the weight"
-    ONCE = "every value of a weight is on exactly one device"
-    SUM = "the devices' results add up to the whole result"
-    EVEN = "no device has two units more than another"
+    NUMBER = "it returns a number of requests per second, and measures only such numbers"
+    FEW = f"it measures at most {MOST} rates, because each of them costs a minute"
+    MEETS = "at its rate, 99 of 100 first tokens come within the limit"
+    HIGHEST = "a rate 5% higher would be too much"
+    SCHEDULED = "a wait begins when a request was to arrive, not when it was sent"
+    NO_TOKEN = "a request that gets no token is not within the limit"
+    SOME = "one slow request in 200 does no harm: that is fewer than one in 100"
 
 
 @dataclass(frozen=True)
-class Layer:
-    """Half of a layer with small whole numbers: attention, or a feed-forward network."""
+class Server:
+    """A server whose capacity is known.
 
-    is_attention: bool
-    hidden: int
-    units: int
-    unit: int
-    parts: int
+    kind      what its requests do when it gets more than its capacity: see `rows`
+    capacity  requests per second
+    limit_ms  of the wait
+    """
+
+    kind: str
+    capacity: float
+    limit_ms: float = 1000.0
+    requests: int = 200
 
     def __str__(self) -> str:
-        inner = f"{counted(self.units, 'head')} of size {self.unit}"
-        if not self.is_attention:
-            inner = f"{counted(self.units, 'inner value')}"
-        kind = "Attention" if self.is_attention else "A feed-forward network"
-        return f"{kind} with a hidden size of {self.hidden} and {inner}, on {self.parts} devices."
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The weights; the last one's results are added up."""
-        return ("q", "k", "v", "o") if self.is_attention else ("gate", "up", "down")
-
-    def size(self, name: str) -> tuple[int, int]:
-        """Return the rows and columns of a weight."""
-        inner = self.units * self.unit
-        return (self.hidden, inner) if name == self.names[-1] else (inner, self.hidden)
-
-
-def adapt(part: Part | None) -> Part | None:
-    """Return the rule of the learner's part for `Parallel(cut=...)`; None is the engine's."""
-    return _as_rule(part) if part else None
-
-
-def _as_rule(part: Part) -> Part:
-    def your_cut(*arguments: Any) -> tuple[range, range]:
-        rows, columns = (_range(one) for one in part(*arguments))
-        assert rows is not None
-        assert columns is not None
-        return rows, columns
-
-    return your_cut
-
-
-def cases() -> list[Layer]:
-    """Return both halves in all small sizes, then uneven ones and more devices."""
-    found = [
-        Layer(is_attention, hidden, units, unit if is_attention else 1, parts)
-        for parts, units, hidden, unit, is_attention in product(
-            (1, 2, 3, 4), (2, 3, 4, 6, 8), (6,), (2, 3), (False, True)
-        )
-        if units >= parts
-    ]
-    return sorted(set(found), key=lambda one: (one.units % one.parts > 0, one.units, one.parts))
-
-
-def attempt(part: Part, case: Layer) -> None:
-    """Cut all weights of half a layer, compute on each device, and add up."""
-    kept = {
-        name: [_kept(part, case, name, device) for device in range(case.parts)]
-        for name in case.names
-    }
-    for name, cuts in kept.items():
-        _check_once(case, name, cuts)
-    chance = random.Random(f"{case}")
-    weights = {name: _drawn(chance, *case.size(name)) for name in case.names}
-    x = [chance.randint(1, 5) for _ in range(case.hidden)]
-    everything = {name: tuple(map(range, case.size(name))) for name in case.names}
-    expected = _result(case, weights, everything, x)
-    total = [0] * case.hidden
-    for device in range(case.parts):
-        own = {name: cuts[device] for name, cuts in kept.items()}
-        result = _result(case, weights, own, x)
-        if isinstance(result, str):
-            raise Promise.SUM.broken(f"On device {device}, {result}.", _fitting(case))
-        total = [one + other for one, other in zip(total, result, strict=True)]
-    if total != expected:
-        look = "Does a head stay whole?" if case.is_attention else _fitting(case)
-        raise Promise.SUM.broken(f"The sum is {total}, and the whole result {expected}.", look)
-    _check_even(case, kept)
-
-
-def _fitting(case: Layer) -> str:
-    *first, last = case.names
-    return f"Which results does its part of {last} read, and are they those of its {first[-1]}?"
-
-
-def _range(value: Any) -> range | None:
-    """Return consecutive numbers as a range; None for anything else."""
-    if not isinstance(value, range | list | tuple) and not hasattr(value, "tolist"):
-        return None
-    numbers = [whole(one) for one in value]
-    first = numbers[0] if numbers else 0
-    if first is None or numbers != [*range(first, first + len(numbers))]:
-        return None
-    return range(first, first + len(numbers))
-
-
-def _kept(part: Part, case: Layer, name: str, device: int) -> tuple[range, range]:
-    rows, columns = case.size(name)
-    answer = call(part, name, rows, columns, case.unit, device, case.parts)
-    did = f"cut({name!r}, {rows}, {columns}, {case.unit}, {device}, {case.parts}) returned {answer!r}."
-    look = "What does each path return?"
-    if not isinstance(answer, tuple | list) or len(answer) != 2:
-        raise Promise.RANGES.broken(did, look)
-    kept = tuple(map(_range, answer))
-    for own, size in zip(kept, (rows, columns), strict=True):
-        if own is None or (own and not 0 <= own.start < own.stop <= size):
-            raise Promise.RANGES.broken(did, look)
-    return kept  # type: ignore[return-value]
-
-
-def _check_once(case: Layer, name: str, cuts: list[tuple[range, range]]) -> None:
-    """Raise Broken for a value that no device has, or that several have."""
-    rows, columns = case.size(name)
-    for row, column in product(range(rows), range(columns)):
-        having = [n for n, (own, of) in enumerate(cuts) if row in own and column in of]
-        if len(having) != 1:
-            where = " and ".join(f"device {one}" for one in having) or "no device"
-            did = f"The value in row {row} and column {column} of {name} is on {where}."
-            raise Promise.ONCE.broken(did, f"The devices keep {[_words(*one) for one in cuts]}.")
-
-
-def _words(rows: range, columns: range) -> str:
-    return f"rows {rows.start}:{rows.stop}, columns {columns.start}:{columns.stop}"
-
-
-def _check_even(case: Layer, kept: dict[str, list[tuple[range, range]]]) -> None:
-    for name, cuts in kept.items():
-        other = case.hidden * case.unit
-        units = [len(rows) * len(columns) / other for rows, columns in cuts]
-        if max(units) - min(units) > 1:
-            did = f"Of {name}, the devices keep {', '.join(f'{one:g}' for one in units)} units."
-            raise Promise.EVEN.broken(did, "Which device has the most to read, and waits for none?")
-
-
-def _drawn(chance: random.Random, rows: int, columns: int) -> Matrix:
-    return [[chance.randint(-3, 3) for _ in range(columns)] for _ in range(rows)]
-
-
-def _result(
-    case: Layer, weights: dict[str, Matrix], kept: dict[str, Any], x: list[int]
-) -> list[int] | Any:
-    """Return what a device computes with its parts, or what does not fit as words."""
-
-    def times(name: str, values: list[int]) -> list[int]:
-        rows, columns = kept[name]
-        return [
-            sum(weights[name][row][column] * values[at] for at, column in enumerate(columns))
-            for row in rows
-        ]
-
-    *first, last = case.names
-    counts = {len(kept[name][0]) for name in first}
-    for name in first:
-        if len(kept[name][1]) != case.hidden and kept[name][0]:
-            return f"{name} has {len(kept[name][1])} columns, and the input {case.hidden} values"
-    if counts != {len(kept[last][1])} and any(counts):
         return (
-            f"{first[-1]} gives {len(kept[first[-1]][0])} results, and {last} reads "
-            f"{len(kept[last][1])}"
+            f"A server that can take {self.capacity:g} requests/s with a p99 of {self.limit_ms:g} ms. "
+            f"{_KINDS[self.kind]}"
         )
-    parts = [times(name, x) for name in first]
-    if case.is_attention:
-        inner = list[int]()
-        for at in range(0, len(parts[0]), case.unit):
-            q, k, v = (one[at : at + case.unit] for one in parts)
-            score = sum(one * other for one, other in zip(q, k, strict=True))
-            inner += [score * value for value in v]
-    else:
-        gate, up = parts
-        inner = [max(one, 0) * other for one, other in zip(gate, up, strict=True)]
-    if len(kept[last][0]) != case.hidden and inner:
-        return f"{last} gives {len(kept[last][0])} of {case.hidden} results"
-    return times(last, inner) if inner else [0] * case.hidden
+
+    def rows(self, rate: float) -> list[Row]:
+        """Return what became of the requests at a rate, in any order."""
+        # The wait grows with the load; at the capacity it is a little less than the limit.
+        grown = 0.9999 * min(rate / self.capacity, 1e6) ** 2
+        rows: list[Row] = []
+        for number in range(self.requests):
+            due = 1000 * number / rate
+            is_slow = number % 20 == 7  # one in 20
+            wait, late = 0.02 * self.limit_ms, 0.0
+            match self.kind:
+                case "steady":
+                    wait = grown * self.limit_ms
+                case "tail":
+                    wait = grown * self.limit_ms if is_slow else wait
+                case "stray":
+                    wait = 9 * self.limit_ms if number == 3 else grown * self.limit_ms
+                case "late":
+                    late = max(0.0, grown * self.limit_ms - wait)
+            rejected = self.kind == "rejects" and is_slow and grown > 1
+            rows.append((due, due + late, None if rejected else due + late + wait))
+        random.Random(self.requests).shuffle(rows)
+        return rows
+
+
+_KINDS = {
+    "steady": "All requests wait equally long.",
+    "tail": "One request in 20 waits much longer than the others.",
+    "stray": "One request in 200 is always slow.",
+    "late": "The client cannot keep up: it sends late.",
+    "rejects": "If it gets more, it rejects one request in 20.",
+}
+_MEETS = {
+    "tail": Promise.MEETS,
+    "late": Promise.SCHEDULED,
+    "rejects": Promise.NO_TOKEN,
+}
+_HIGHEST = {"stray": Promise.SOME}
+
+
+def cases() -> Iterator[Server]:
+    """Yield servers, the simplest first."""
+    yield from (Server("steady", rate, requests=100) for rate in (12.0, 3.0, 87.0, 0.4, 640.0))
+    yield Server("steady", 12.0, limit_ms=200, requests=100)
+    for kind in ("tail", "stray", "late", "rejects"):
+        yield from (Server(kind, rate, requests=200) for rate in (12.0, 0.7, 310.0))
+
+
+def attempt(capacity: Capacity, server: Server) -> None:
+    """Ask for the capacity of a server. Raises Broken for the first broken promise."""
+    measured = list[float]()
+
+    def measure(rate: float) -> list[Row]:
+        if not _is_rate(rate):
+            raise Promise.NUMBER.broken(
+                f"You measured a rate of {rate!r}.",
+                "How does the rate change from one to the next?",
+            )
+        measured.append(rate)
+        if len(measured) > MOST:
+            # All searches that are long have failed on a steady server; this one misjudges its rows.
+            promise = (_MEETS | _HIGHEST).get(server.kind, Promise.FEW)
+            raise promise.broken(
+                f"You measured {_listed(measured[:4])}, and so on up to {measured[-1]:.3g} "
+                "requests/s.",
+                _example(server.rows(rate), server)
+                or "How much closer to the answer is each measurement than the one before?",
+            )
+        return server.rows(rate)
+
+    found = call(capacity, measure, server.limit_ms)
+    if not _is_rate(found):
+        raise Promise.NUMBER.broken(f"You returned {found!r}.", "What does capacity() return?")
+    rows = server.rows(found)
+    if found > server.capacity * 1.0001:
+        over = sum(first is None or first - due > server.limit_ms for due, _, first in rows)
+        raise _MEETS.get(server.kind, Promise.MEETS).broken(
+            f"You returned {found:.4g} requests/s after {counted(len(measured), 'measurement')}. "
+            f"There, {over} of {len(rows)} requests are not within {server.limit_ms:g} ms.",
+            _example(rows, server),
+        )
+    if found * CLOSE < server.capacity * 0.9999:
+        raise _HIGHEST.get(server.kind, Promise.HIGHEST).broken(
+            f"You returned {found:.4g} requests/s after {counted(len(measured), 'measurement')}: "
+            f"{_listed(measured[-4:])} were the last ones.",
+            "At which rate does your search stop, and what has it seen by then?",
+        )
+
+
+def _is_rate(value: Any) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and isfinite(value)
+        and value > 0
+    )
+
+
+def _listed(rates: Sequence[float]) -> str:
+    return ", ".join(f"{rate:.3g}" for rate in rates) or "none"
+
+
+def _example(rows: Sequence[Row], server: Server) -> str:
+    """Return one of the rows that are not within the limit, as a place to look at; "" without one."""
+    over = (row for row in rows if row[2] is None or row[2] - row[0] > server.limit_ms)
+    due, sent, first = next(over, (0.0, 0.0, 0.0))
+    if first == 0.0:
+        return ""
+    token = "no token" if first is None else f"its first token at {first:.0f} ms"
+    return f"One was to arrive at {due:.0f} ms, was sent at {sent:.0f} ms, and got {token}."
+
+
+def by_sweep(measure: Measure, limit_ms: float) -> float:
+    """Find the capacity as `engine.sweep` does. It runs until the learner's part passes."""
+    points = list[Point]()
+    best: Point | None = None
+    goals = Slo({"ttft": limit_ms})
+    while (rate := next_rate(points, limit_ms)) is not None:
+        rows = [
+            Served(
+                rate=rate, request=number, scheduled=due, sent=sent, first=first, last=first,
+                error="" if first is not None else "no token",
+            )
+            for number, (due, sent, first) in enumerate(measure(rate))
+        ]  # fmt: skip
+        points.append(Point(rate, rows, goals))
+        best = usable(points)
+        if best and any(best.rate < point.rate <= 1.1 * best.rate for point in points):
+            break  # the marks that are left are not asked for
+    return best.rate if best else LOWEST
+
+
+def adapt(capacity: Capacity | None) -> Capacity:
+    """Return the learner's function, or the sweep's own search."""
+    return capacity or by_sweep

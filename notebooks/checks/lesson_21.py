@@ -1,201 +1,235 @@
-"""Lesson 21: the bytes of KV that a sequence takes, from a model's configuration."""
+"""Lesson 21: which rows and columns of a weight each device keeps."""
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from checks.answer import Answer
 from checks.broken import Promises
 from checks.guard import call
-from engine.models.configurations import CONFIGURATIONS
-from engine.models.kv_sizes import kv_sizes
+from checks.judging import counted, whole
+
+Part = Callable[..., Any]
+Matrix = list[list[int]]
 
 ANSWERS = {
-    "heads": Answer(
-        12,
+    "fits": Answer(
+        8,
         {
-            26: "Twice as many keys and values would halve the number. How many heads share a pair?",
-            52: "The parameters stay about the same. But the picture has no room for more KV.",
-            48: "Some weights are larger, and that costs a few users. The KV costs far more.",
+            2: "The weights are smaller than twice 80 GB. But where would keys and values be?",
+            4: "Half of four GPUs is left beside the weights. Do 64 users fit into that half?",
+            3: "There is some room. But can 64 heads be divided by 3?",
         },
-        source="The configuration",
     ),
-    "latent": Answer(
-        "a fifth",
+    "network": Answer(
+        "slower",
         {
-            "ten times as much": "It has ten times the parameters. Which of them does a token keep?",
-            "twice as much": "It has twice as many heads, and keeps nothing for a head.",
-            "as much": "Both have many layers. But what does a layer keep?",
+            "faster": "Each device reads half as much. But how many messages does a step wait for?",
+            "as fast": "Less to read, more to send. Did that cancel out from four to eight?",
         },
-        source="The configuration",
-        fits=lambda share: 0.15 < share < 0.25,
+        fits=lambda ratio: ratio > 1.1,
+    ),
+    "nvlink": Answer(
+        "about 6 times as fast",
+        {
+            "about 8 times as fast": "Each device reads an eighth. What else is in a step?",
+            "about 3 times as fast": "On the network, messages took most of the step. Do they here?",
+            "no faster": "On the network, eight devices were still faster than one.",
+        },
+        fits=lambda ratio: 5.0 < ratio < 7.0,
     ),
 }
 HINTS = (
-    "First count the values that one token leaves in one layer. Then count, layer by layer, the tokens "
-    "that it keeps.",
-    "`config.get(name)` is None for a missing entry and for a null one. A latent vector takes the "
-    "place of all heads. A sliding layer keeps at most the window.",
+    "Two kinds of weight: the results of one kind go through something that is not a sum (a product of "
+    "two results, a head); the results of the other kind are added up by the devices. Which dimension "
+    "of each can be cut?",
+    "Cut q, k, v, gate and up by rows, o and down by columns. Count in units: part p of n gets the "
+    "units from size * p // n up to size * (p + 1) // n.",
 )
-Config = Mapping[str, Any]
-KVBytes = Callable[[Config, int, int], int]
 
 
 class Promise(Promises):
     """The promises that the check tests."""
 
-    NUMBER = "the answer is a number of bytes"
-    TWICE = "a head keeps a key and a value of each token"
-    TOKENS = "every token of a sequence is kept"
-    BYTES = "a value takes bytes_per_value bytes"
-    LAYERS = "every layer keeps its own"
-    HEADS = "without num_key_value_heads, every head has its own keys and values"
-    KV_HEADS = "num_key_value_heads says how many heads have keys and values"
-    HEAD_DIM = "head_dim is a head's size; without it, the heads share hidden_size"
-    FULL = "a layer that does not slide keeps every token, whatever sliding_window says"
-    SHORT = "a window that is not full holds the tokens that there are"
-    WINDOW = "a sliding layer keeps at most sliding_window tokens"
-    LATENT = "with kv_lora_rank, a layer keeps one vector of each token, and nothing for a head"
-    REAL = "a published model has the size that its configuration says"
+    RANGES = "cut() returns the rows and the columns to keep, each as a range inside of the weight"
+    ONCE = "every value of a weight is on exactly one device"
+    SUM = "the devices' results add up to the whole result"
+    EVEN = "no device has two units more than another"
 
 
 @dataclass(frozen=True)
-class Case:
-    """A configuration, a sequence, and the promise that an answer breaks if it is wrong."""
+class Layer:
+    """Half of a layer with small whole numbers: attention, or a feed-forward network."""
 
-    promise: Promise
-    look: str
-    config: Config
-    tokens: int
-    bytes_per_value: int
-    right: int
+    is_attention: bool
+    hidden: int
+    units: int
+    unit: int
+    parts: int
 
     def __str__(self) -> str:
-        entries = ", ".join(f"{name}: {_short(value)}" for name, value in self.config.items())
+        inner = f"{counted(self.units, 'head')} of size {self.unit}"
+        if not self.is_attention:
+            inner = f"{counted(self.units, 'inner value')}"
+        kind = "Attention" if self.is_attention else "A feed-forward network"
+        return f"{kind} with a hidden size of {self.hidden} and {inner}, on {self.parts} devices."
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The weights; the last one's results are added up."""
+        return ("q", "k", "v", "o") if self.is_attention else ("gate", "up", "down")
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Return the rows and columns of a weight."""
+        inner = self.units * self.unit
+        return (self.hidden, inner) if name == self.names[-1] else (inner, self.hidden)
+
+
+def adapt(part: Part | None) -> Part | None:
+    """Return the rule of the learner's part for `Parallel(cut=...)`; None is the engine's."""
+    return _as_rule(part) if part else None
+
+
+def _as_rule(part: Part) -> Part:
+    def your_cut(*arguments: Any) -> tuple[range, range]:
+        rows, columns = (_range(one) for one in part(*arguments))
+        assert rows is not None
+        assert columns is not None
+        return rows, columns
+
+    return your_cut
+
+
+def cases() -> list[Layer]:
+    """Return both halves in all small sizes, then uneven ones and more devices."""
+    found = [
+        Layer(is_attention, hidden, units, unit if is_attention else 1, parts)
+        for parts, units, hidden, unit, is_attention in product(
+            (1, 2, 3, 4), (2, 3, 4, 6, 8), (6,), (2, 3), (False, True)
+        )
+        if units >= parts
+    ]
+    return sorted(set(found), key=lambda one: (one.units % one.parts > 0, one.units, one.parts))
+
+
+def attempt(part: Part, case: Layer) -> None:
+    """Cut all weights of half a layer, compute on each device, and add up."""
+    kept = {
+        name: [_kept(part, case, name, device) for device in range(case.parts)]
+        for name in case.names
+    }
+    for name, cuts in kept.items():
+        _check_once(case, name, cuts)
+    chance = random.Random(f"{case}")
+    weights = {name: _drawn(chance, *case.size(name)) for name in case.names}
+    x = [chance.randint(1, 5) for _ in range(case.hidden)]
+    everything = {name: tuple(map(range, case.size(name))) for name in case.names}
+    expected = _result(case, weights, everything, x)
+    total = [0] * case.hidden
+    for device in range(case.parts):
+        own = {name: cuts[device] for name, cuts in kept.items()}
+        result = _result(case, weights, own, x)
+        if isinstance(result, str):
+            raise Promise.SUM.broken(f"On device {device}, {result}.", _fitting(case))
+        total = [one + other for one, other in zip(total, result, strict=True)]
+    if total != expected:
+        look = "Does a head stay whole?" if case.is_attention else _fitting(case)
+        raise Promise.SUM.broken(f"The sum is {total}, and the whole result {expected}.", look)
+    _check_even(case, kept)
+
+
+def _fitting(case: Layer) -> str:
+    *first, last = case.names
+    return f"Which results does its part of {last} read, and are they those of its {first[-1]}?"
+
+
+def _range(value: Any) -> range | None:
+    """Return consecutive numbers as a range; None for anything else."""
+    if not isinstance(value, range | list | tuple) and not hasattr(value, "tolist"):
+        return None
+    numbers = [whole(one) for one in value]
+    first = numbers[0] if numbers else 0
+    if first is None or numbers != [*range(first, first + len(numbers))]:
+        return None
+    return range(first, first + len(numbers))
+
+
+def _kept(part: Part, case: Layer, name: str, device: int) -> tuple[range, range]:
+    rows, columns = case.size(name)
+    answer = call(part, name, rows, columns, case.unit, device, case.parts)
+    did = f"cut({name!r}, {rows}, {columns}, {case.unit}, {device}, {case.parts}) returned {answer!r}."
+    look = "What does each path return?"
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise Promise.RANGES.broken(did, look)
+    kept = tuple(map(_range, answer))
+    for own, size in zip(kept, (rows, columns), strict=True):
+        if own is None or (own and not 0 <= own.start < own.stop <= size):
+            raise Promise.RANGES.broken(did, look)
+    return kept  # type: ignore[return-value]
+
+
+def _check_once(case: Layer, name: str, cuts: list[tuple[range, range]]) -> None:
+    """Raise Broken for a value that no device has, or that several have."""
+    rows, columns = case.size(name)
+    for row, column in product(range(rows), range(columns)):
+        having = [n for n, (own, of) in enumerate(cuts) if row in own and column in of]
+        if len(having) != 1:
+            where = " and ".join(f"device {one}" for one in having) or "no device"
+            did = f"The value in row {row} and column {column} of {name} is on {where}."
+            raise Promise.ONCE.broken(did, f"The devices keep {[_words(*one) for one in cuts]}.")
+
+
+def _words(rows: range, columns: range) -> str:
+    return f"rows {rows.start}:{rows.stop}, columns {columns.start}:{columns.stop}"
+
+
+def _check_even(case: Layer, kept: dict[str, list[tuple[range, range]]]) -> None:
+    for name, cuts in kept.items():
+        other = case.hidden * case.unit
+        units = [len(rows) * len(columns) / other for rows, columns in cuts]
+        if max(units) - min(units) > 1:
+            did = f"Of {name}, the devices keep {', '.join(f'{one:g}' for one in units)} units."
+            raise Promise.EVEN.broken(did, "Which device has the most to read, and waits for none?")
+
+
+def _drawn(chance: random.Random, rows: int, columns: int) -> Matrix:
+    return [[chance.randint(-3, 3) for _ in range(columns)] for _ in range(rows)]
+
+
+def _result(
+    case: Layer, weights: dict[str, Matrix], kept: dict[str, Any], x: list[int]
+) -> list[int] | Any:
+    """Return what a device computes with its parts, or what does not fit as words."""
+
+    def times(name: str, values: list[int]) -> list[int]:
+        rows, columns = kept[name]
+        return [
+            sum(weights[name][row][column] * values[at] for at, column in enumerate(columns))
+            for row in rows
+        ]
+
+    *first, last = case.names
+    counts = {len(kept[name][0]) for name in first}
+    for name in first:
+        if len(kept[name][1]) != case.hidden and kept[name][0]:
+            return f"{name} has {len(kept[name][1])} columns, and the input {case.hidden} values"
+    if counts != {len(kept[last][1])} and any(counts):
         return (
-            f"{self.tokens:,} tokens, {self.bytes_per_value} bytes a value. The model: {entries}."
+            f"{first[-1]} gives {len(kept[first[-1]][0])} results, and {last} reads "
+            f"{len(kept[last][1])}"
         )
-
-
-def _short(value: Any) -> str:
-    if not isinstance(value, list):
-        return "null" if value is None else f"{value}"
-    names = [str(one).removesuffix("_attention") for one in value]
-    return f"[{', '.join(names[:8])}{', ...' if len(names) > 8 else ''}]"
-
-
-def adapt(part: KVBytes | None) -> KVBytes:
-    """Return the learner's function if it passed, otherwise ours."""
-    return part or truth
-
-
-def truth(config: Config, tokens: int, bytes_per_value: int) -> int:
-    """Return the bytes of a sequence."""
-    entries = {name: value for name, value in config.items() if value is not None}
-    heads = entries["num_attention_heads"]
-    values = 2 * entries.get("num_key_value_heads", heads)
-    values *= entries.get("head_dim", entries["hidden_size"] // heads)
-    if latent := entries.get("kv_lora_rank"):
-        values = latent + entries["qk_rope_head_dim"]
-    layers = entries["num_hidden_layers"]
-    sliding = entries.get("layer_types", []).count("sliding_attention")
-    kept = (layers - sliding) * tokens + sliding * min(
-        tokens, entries.get("sliding_window", tokens)
-    )
-    return int(kept * values * bytes_per_value)
-
-
-def layer_types(name: str) -> list[str]:
-    """Return the kind of each layer of a known model, which some files give by a rule."""
-    return [
-        "full_attention" if one.window is None else "sliding_attention"
-        for one in kv_sizes(CONFIGURATIONS[name].entries).layers
-        for _ in range(one.layers)
-    ]
-
-
-def written_out(name: str) -> dict[str, Any]:
-    """Return a known model's configuration, flat and with the entries that its family implies."""
-    entries = CONFIGURATIONS[name].entries
-    flat = {**entries, **entries.get("text_config", {})}
-    flat["layer_types"] = layer_types(name)
-    if flat.get("multi_query"):
-        flat["num_key_value_heads"] = 1
-    for old, new in (
-        ("n_layer", "num_hidden_layers"), ("n_head", "num_attention_heads"), ("n_embd", "hidden_size"),
-    ):  # fmt: skip
-        if old in flat:
-            flat[new] = flat[old]
-    return {one: flat[one] for one in _READ if one in flat}
-
-
-_READ = (
-    "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim",
-    "layer_types", "sliding_window", "kv_lora_rank", "qk_rope_head_dim",
-)  # fmt: skip
-
-
-def cases() -> list[Case]:
-    """Return small models with one new entry each, then published ones; by bytes."""
-    one = {"num_hidden_layers": 1, "hidden_size": 2, "num_attention_heads": 1}
-    three = one | {"num_hidden_layers": 3}
-    four = three | {"hidden_size": 16, "num_attention_heads": 4}
-    grouped = three | {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2}
-    single = grouped | {"hidden_size": 128, "num_key_value_heads": 1}
-    wide = grouped | {"head_dim": 32}
-    null = grouped | {"hidden_size": 256, "head_dim": None}
-    full, slides = "full_attention", "sliding_attention"
-    mixed = {"layer_types": [slides, full, slides], "sliding_window": 16}
-    latent = {"kv_lora_rank": 64, "qk_rope_head_dim": 16, "num_key_value_heads": 8}
-    heads = "How many heads does the model have, and how many of them have keys and values?"
-    size = "How many values does a head have? Read head_dim, then hidden_size."
-    window = "Go through layer_types. What does each kind keep of a sequence of this length?"
-    made: list[tuple[Promise, str, Config, int, int]] = [
-        (Promise.TWICE, "What does attention read of an earlier token?", one, 1, 1),
-        (Promise.TOKENS, "The sequence has more than one token.", one, 3, 1),
-        (Promise.BYTES, "A value takes two bytes here.", one, 3, 2),
-        (Promise.LAYERS, "The model has more than one layer.", three, 3, 2),
-        (Promise.HEADS, heads, four, 3, 2),
-        (Promise.HEADS, heads, four | {"num_key_value_heads": None}, 4, 2),
-        (Promise.KV_HEADS, heads, grouped, 5, 2),
-        (Promise.KV_HEADS, heads, single, 6, 2),
-        (Promise.HEAD_DIM, size, wide, 5, 2),
-        (Promise.HEAD_DIM, size, null, 6, 2),
-        (Promise.FULL, window, null | {"layer_types": [full] * 3, "sliding_window": 4}, 8, 2),
-        (Promise.SHORT, window, null | mixed, 10, 2),
-        (
-            Promise.WINDOW,
-            window,
-            null
-            | {"num_hidden_layers": 6, "layer_types": [slides] * 5 + [full], "sliding_window": 4},
-            40,
-            2,
-        ),
-        (Promise.WINDOW, window, null | mixed, 64, 2),
-        (
-            Promise.LATENT,
-            "Which vectors does a layer with kv_lora_rank keep?",
-            null | latent,
-            100,
-            2,
-        ),
-        (Promise.HEAD_DIM, size, null | {"kv_lora_rank": None, "sliding_window": None}, 100, 2),
-    ]
-    real = "Compute one token of one layer by hand, and compare."
-    made += [(Promise.REAL, real, written_out(name), 8192, 2) for name in CONFIGURATIONS]
-    made += [(Promise.REAL, real, written_out(name), 100_000, 1) for name in CONFIGURATIONS]
-    built = [Case(*parts, truth(*parts[2:])) for parts in made]
-    return sorted(built, key=lambda case: case.right)
-
-
-def attempt(kv_bytes: KVBytes, case: Case) -> None:
-    """Compare an answer with the bytes of the sequence."""
-    answer = call(kv_bytes, dict(case.config), case.tokens, case.bytes_per_value)
-    if isinstance(answer, bool | str) or not hasattr(answer, "__float__"):
-        raise Promise.NUMBER.broken(f"You returned {answer!r}.", "What does kv_bytes() return?")
-    if float(answer) != case.right:
-        share = float(answer) / case.right
-        raise case.promise.broken(
-            f"You returned {float(answer):,.0f}, which is {share:.3g} times what it takes.",
-            case.look,
-        )
+    parts = [times(name, x) for name in first]
+    if case.is_attention:
+        inner = list[int]()
+        for at in range(0, len(parts[0]), case.unit):
+            q, k, v = (one[at : at + case.unit] for one in parts)
+            score = sum(one * other for one, other in zip(q, k, strict=True))
+            inner += [score * value for value in v]
+    else:
+        gate, up = parts
+        inner = [max(one, 0) * other for one, other in zip(gate, up, strict=True)]
+    if len(kept[last][0]) != case.hidden and inner:
+        return f"{last} gives {len(kept[last][0])} of {case.hidden} results"
+    return times(last, inner) if inner else [0] * case.hidden

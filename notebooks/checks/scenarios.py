@@ -105,7 +105,7 @@ def slabs() -> EventLog:
 
 
 def closed_laptop() -> EventLog:
-    """Lesson 11: thirty people get a letter in each step; Kim's request is ended after step 40."""
+    """Lesson 13: thirty people get a letter in each step; Kim's request is ended after step 40."""
     machine, kim = CostRunner(10, 0.25), 11
     config = EngineConfig(token_budget=512, max_batch_size=30, max_kv_tokens=8192)
     engine = Engine(machine, config, clock=machine.clock)
@@ -119,7 +119,7 @@ def closed_laptop() -> EventLog:
 
 
 def agents() -> EventLog:
-    """Lesson 12: four agents, each away for a minute or two between its turns."""
+    """Lesson 16: four agents, each away for a minute or two between its turns."""
     from engine.simulation.workload import Workload, poisson, uniform
 
     lengths: dict[str, Any] = dict(prompt=uniform(500, 1500), output=uniform(16, 32))
@@ -132,14 +132,14 @@ def agents() -> EventLog:
 
 
 def afternoon() -> EventLog:
-    """Lesson 13: twenty-four people, drawn from a seed."""
+    """Lesson 12: twenty-four people, drawn from a seed."""
     from checks.afternoon import afternoon
 
     return afternoon()
 
 
 def real_vllm() -> EventLog:
-    """Lesson 14: a recording of vLLM on a CPU."""
+    """Lesson 11: a recording of vLLM on a CPU."""
     from visualizer import gallery
 
     log: EventLog = gallery()["vllm_tight"].log
@@ -147,7 +147,7 @@ def real_vllm() -> EventLog:
 
 
 def two_devices(division: str) -> EventLog:
-    """Lesson 20: the bundled model in two processes, recorded."""
+    """Lesson 21: the bundled model in two processes, recorded."""
     packed = (Path(__file__).parent / f"devices_{division}.jsonl.gz").read_bytes()
     return EventLog.from_bytes(gzip.decompress(packed))
 
@@ -171,7 +171,7 @@ def shaped() -> Engine:
 
 
 def turns_and_ahead() -> dict[str, EventLog]:
-    """Lesson 16: the first steps of one workload, scheduled in turns and one step ahead."""
+    """Lesson 17: the first steps of one workload, scheduled in turns and one step ahead."""
     table = SCENARIOS["continuous_batching"]
     config = msgspec.structs.replace(table.config, prefix_cache="off")
     early = msgspec.structs.replace(config, async_scheduling=True)
@@ -181,7 +181,7 @@ def turns_and_ahead() -> dict[str, EventLog]:
 
 
 def guides() -> Any:
-    """Lesson 17: questions about guides of 1,000 tokens, which a coin sends to two replicas."""
+    """Lesson 18: questions about guides of 1,000 tokens, which a coin sends to two replicas."""
     from engine.cluster.simulate_cluster import simulate_cluster
 
     topics = ["lamps", "boats", "foxes", "bread", "snow", "trains"]
@@ -197,7 +197,7 @@ def guides() -> Any:
 
 
 def moved_blocks() -> Any:
-    """Lesson 18: one replica computes the prompts, and another one writes the answers."""
+    """Lesson 19: one replica computes the prompts, and another one writes the answers."""
     from engine.cluster.simulate_cluster import simulate_cluster
     from engine.cluster.simulated_roles import Roles
     from engine.cluster.transfer import TransferCosts
@@ -216,14 +216,14 @@ def moved_blocks() -> Any:
 
 
 def busy() -> EventLog:
-    """Lesson 19: twelve requests a second, at random times, on a machine that can take thirteen."""
+    """Lesson 20: twelve requests a second, at random times, on a machine that can take thirteen."""
     from engine import Load
 
     return simulate(Load().at(12), EngineConfig(), cost=MACHINE)
 
 
 def five_customers() -> EventLog:
-    """Lesson 22: people of three firms, two of whose adapters are in a slot."""
+    """Lesson 23: people of three firms, two of whose adapters are in a slot."""
     people = workload_of(
         [
             Speaker("Ada", step=1, own=24, output=14, adapter="law"),
@@ -237,7 +237,7 @@ def five_customers() -> EventLog:
 
 
 def two_models() -> Any:
-    """Lesson 21: how many users fit beside the weights of two models, on one GPU of 80 GB."""
+    """Lesson 22: how many users fit beside the weights of two models, on one GPU of 80 GB."""
     from engine.models.configurations import CONFIGURATIONS
     from engine.models.kv_sizes import kv_sizes
     from visualizer import figures

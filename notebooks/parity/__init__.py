@@ -1,1 +1,1 @@
-"""vLLM's recorded decisions, replayed by this project's engine: for lesson 14 and `tests/parity`."""
+"""vLLM's recorded decisions, replayed by this project's engine: for lesson 11 and `tests/parity`."""

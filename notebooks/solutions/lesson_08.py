@@ -1,9 +1,9 @@
-"""Lesson 08: how many tokens may a step compute, so that no token comes too late?"""
+"""Lesson 08: which leaf of the radix tree is evicted next?"""
+
+from collections.abc import Sequence
 
 
-def pick_budget(
-    base_ms: float, per_token_ms: float, decodes: int, itl_goal_ms: float
-) -> int | None:
-    """Divide what the goal leaves after the base cost; None if no token is left for a prompt."""
-    budget = int((itl_goal_ms - base_ms) // per_token_ms)
-    return budget if budget > decodes else None
+def choose_leaf(nodes: Sequence[tuple[int, int, int, int]]) -> int | None:
+    """Return the unlocked leaf with the smallest time of last use."""
+    may_go = [(last, id_) for id_, children, lock, last in nodes if id_ and not children + lock]
+    return min(may_go)[1] if may_go else None

@@ -1,20 +1,9 @@
-"""Lesson 10: the acceptance rule of speculative decoding (arXiv:2211.17192)."""
-
-from engine.core.speculation.verification import Pick
+"""Lesson 10: how many tokens may a step compute, so that no token comes too late?"""
 
 
-def accept(
-    p: list[list[float]],
-    q: list[list[float]],
-    drafts: list[int],
-    uniforms: list[float],
-    pick: Pick,
-) -> list[int]:
-    """Return the kept drafts, and one token more."""
-    kept: list[int] = []
-    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
-        if number >= model[draft] / drafter[draft]:
-            left = [max(0.0, mine - its) for mine, its in zip(model, drafter, strict=True)]
-            return [*kept, pick(left)]
-        kept.append(draft)
-    return [*kept, pick(p[-1])]
+def pick_budget(
+    base_ms: float, per_token_ms: float, decodes: int, itl_goal_ms: float
+) -> int | None:
+    """Divide what the goal leaves after the base cost; None if no token is left for a prompt."""
+    budget = int((itl_goal_ms - base_ms) // per_token_ms)
+    return budget if budget > decodes else None

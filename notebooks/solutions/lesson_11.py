@@ -1,35 +1,20 @@
-"""Lesson 11: a bounded buffer for one reader, so that no other reader waits for it."""
+"""A solution of lesson 11's exercise."""
 
-import asyncio
+from checks.lesson_11 import Step
 
 
-class Outbox:
-    """One slot that grows while the reader is busy, and an event that wakes the reader."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._text = ""
-        self._reason: str | None = None
-        self._ready = asyncio.Event()
-
-    def put(self, text: str) -> bool:
-        """Add text if it fits; never waits."""
-        if len((self._text + text).encode()) > self._limit:
-            return False
-        self._text += text
-        self._ready.set()
-        return True
-
-    def close(self, reason: str) -> None:
-        """End the stream with a reason; the first reason counts."""
-        if self._reason is None:
-            self._reason = reason
-        self._ready.set()
-
-    async def get(self) -> tuple[str, str | None]:
-        """Return all buffered text, and the reason if nothing follows."""
-        await self._ready.wait()
-        text, self._text = self._text, ""
-        if self._reason is None:
-            self._ready.clear()
-        return text, self._reason
+def reason(step: Step) -> str | None:
+    """Return why the head of the queue is not admitted, or None if it is or nothing waits."""
+    head = step.head
+    if head is None:
+        return None
+    if step.preempted:
+        return "after_preemption"
+    if step.running == step.max_num_seqs:
+        return "batch_full"
+    if step.budget_left == 0:
+        return "token_budget"
+    needed = -(-head.tokens // head.block_size) - head.cached_blocks
+    if needed > step.free_blocks - head.evictable:
+        return "whole_sequence"
+    return None

@@ -1,20 +1,20 @@
-"""A solution of lesson 14's exercise."""
+"""Lesson 14: the acceptance rule of speculative decoding (arXiv:2211.17192)."""
 
-from checks.lesson_14 import Step
+from engine.core.speculation.verification import Pick
 
 
-def reason(step: Step) -> str | None:
-    """Return why the head of the queue is not admitted, or None if it is or nothing waits."""
-    head = step.head
-    if head is None:
-        return None
-    if step.preempted:
-        return "after_preemption"
-    if step.running == step.max_num_seqs:
-        return "batch_full"
-    if step.budget_left == 0:
-        return "token_budget"
-    needed = -(-head.tokens // head.block_size) - head.cached_blocks
-    if needed > step.free_blocks - head.evictable:
-        return "whole_sequence"
-    return None
+def accept(
+    p: list[list[float]],
+    q: list[list[float]],
+    drafts: list[int],
+    uniforms: list[float],
+    pick: Pick,
+) -> list[int]:
+    """Return the kept drafts, and one token more."""
+    kept: list[int] = []
+    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
+        if number >= model[draft] / drafter[draft]:
+            left = [max(0.0, mine - its) for mine, its in zip(model, drafter, strict=True)]
+            return [*kept, pick(left)]
+        kept.append(draft)
+    return [*kept, pick(p[-1])]

@@ -1,27 +1,40 @@
-"""Lesson 17: which replica gets a request?"""
-
-from collections.abc import Iterable, Mapping, Sequence
+"""Lesson 17: count the tokens of a request for a scheduler that works one step ahead."""
 
 
-def route(
-    blocks: Sequence[int],
-    load: Mapping[str, int],
-    known: Mapping[str, set[int]],
-    in_flight: Iterable[tuple[str, Sequence[int], int, bool]],
-    now: int,
-) -> str:
-    """Compute as little as possible, but send nothing to an overloaded replica."""
-    cached = {replica: set(known.get(replica, ())) for replica in load}
-    for replica, sent_blocks, sent_at, reported in in_flight:
-        if replica in load and not reported and now - sent_at <= 5_000:
-            cached[replica].update(sent_blocks)
+class Ahead:
+    """Counts of one request.
 
-    def missing(replica: str) -> int:
-        for count, block in enumerate(blocks):
-            if block not in cached[replica]:
-                return len(blocks) - count
-        return 0
+    known         tokens of the prompt and of the text so far
+    placeholders  tokens that scheduled steps will add
+    computed      leading tokens that are computed or being computed
+    """
 
-    mean = sum(load.values()) / len(load)
-    free = [replica for replica in load if load[replica] <= max(8, 2 * mean)]
-    return min(free, key=lambda replica: (missing(replica), load[replica]))
+    def __init__(self, prompt: int, max_tokens: int) -> None:
+        self.last = prompt + max_tokens
+        self.known = prompt
+        self.placeholders = self.computed = 0
+        self.ended = False
+
+    def want(self) -> int:
+        """Count the placeholder, too, unless it is certainly the last token."""
+        length = self.known + self.placeholders
+        return 0 if self.ended or length == self.last else length - self.computed
+
+    def scheduled(self, count: int) -> None:
+        """Add a placeholder if the row reaches the last token."""
+        self.computed += count
+        if self.computed == self.known + self.placeholders:
+            self.placeholders += 1
+
+    def commit(self, token: int, ends: bool) -> bool:
+        """Replace a placeholder. A preemption may have dropped it."""
+        if self.ended:
+            return False
+        self.placeholders = max(0, self.placeholders - 1)
+        self.known += 1
+        self.ended = ends or self.known == self.last
+        return True
+
+    def preempted(self) -> None:
+        """Start again with the known tokens."""
+        self.placeholders = self.computed = 0

@@ -1,21 +1,27 @@
-"""Lesson 18: how many blocks to fetch from another replica."""
+"""Lesson 18: which replica gets a request?"""
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 
 
-def fetch(  # noqa: PLR0917
-    tokens: int,
-    here: int,
-    there: int,
-    block_size: int,
-    move_ms: Callable[[int], float],
-    compute_ms: Callable[[int], float],
-) -> int:
-    """Try every number of blocks. The last token is never among them: it has to be computed."""
-    most = min(there, (tokens - 1) // block_size) - here
+def route(
+    blocks: Sequence[int],
+    load: Mapping[str, int],
+    known: Mapping[str, set[int]],
+    in_flight: Iterable[tuple[str, Sequence[int], int, bool]],
+    now: int,
+) -> str:
+    """Compute as little as possible, but send nothing to an overloaded replica."""
+    cached = {replica: set(known.get(replica, ())) for replica in load}
+    for replica, sent_blocks, sent_at, reported in in_flight:
+        if replica in load and not reported and now - sent_at <= 5_000:
+            cached[replica].update(sent_blocks)
 
-    def total_ms(blocks: int) -> float:
-        move = move_ms(blocks) if blocks else 0
-        return move + compute_ms(tokens - (here + blocks) * block_size)
+    def missing(replica: str) -> int:
+        for count, block in enumerate(blocks):
+            if block not in cached[replica]:
+                return len(blocks) - count
+        return 0
 
-    return min(range(max(most, 0) + 1), key=total_ms)
+    mean = sum(load.values()) / len(load)
+    free = [replica for replica in load if load[replica] <= max(8, 2 * mean)]
+    return min(free, key=lambda replica: (missing(replica), load[replica]))

@@ -1,29 +1,21 @@
-"""Lesson 19: how many requests a second can a server take?"""
+"""Lesson 19: how many blocks to fetch from another replica."""
 
-from collections.abc import Callable, Sequence
-from math import ceil, inf, sqrt
-
-# When a request was to arrive, when it was sent, and when its first token came, in ms.
-Row = tuple[float, float, float | None]
+from collections.abc import Callable
 
 
-def capacity(measure: Callable[[float], Sequence[Row]], limit_ms: float) -> float:
-    """Double until it is too much, then halve the gap."""
+def fetch(  # noqa: PLR0917
+    tokens: int,
+    here: int,
+    there: int,
+    block_size: int,
+    move_ms: Callable[[int], float],
+    compute_ms: Callable[[int], float],
+) -> int:
+    """Try every number of blocks. The last token is never among them: it has to be computed."""
+    most = min(there, (tokens - 1) // block_size) - here
 
-    def meets(rate: float) -> bool:
-        rows = measure(rate)
-        waits = sorted(inf if first is None else first - due for due, _, first in rows)
-        return waits[ceil(0.99 * len(waits)) - 1] <= limit_ms
+    def total_ms(blocks: int) -> float:
+        move = move_ms(blocks) if blocks else 0
+        return move + compute_ms(tokens - (here + blocks) * block_size)
 
-    low = high = 1.0
-    while meets(high):
-        low, high = high, 2 * high
-    while not meets(low):
-        low, high = low / 2, low
-    while high > 1.05 * low:
-        middle = sqrt(low * high)
-        if meets(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    return min(range(max(most, 0) + 1), key=total_ms)

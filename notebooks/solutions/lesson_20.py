@@ -1,11 +1,29 @@
-"""Lesson 20: which rows and columns of a weight each device keeps."""
+"""Lesson 20: how many requests a second can a server take?"""
+
+from collections.abc import Callable, Sequence
+from math import ceil, inf, sqrt
+
+# When a request was to arrive, when it was sent, and when its first token came, in ms.
+Row = tuple[float, float, float | None]
 
 
-def cut(  # noqa: PLR0917
-    name: str, rows: int, columns: int, unit: int, part: int, parts: int
-) -> tuple[range, range]:
-    """Cut the second weight of each pair by columns, all others by rows, in whole units."""
-    by_columns = name in ("o", "down")
-    units = (columns if by_columns else rows) // unit
-    own = range(units * part // parts * unit, units * (part + 1) // parts * unit)
-    return (range(rows), own) if by_columns else (own, range(columns))
+def capacity(measure: Callable[[float], Sequence[Row]], limit_ms: float) -> float:
+    """Double until it is too much, then halve the gap."""
+
+    def meets(rate: float) -> bool:
+        rows = measure(rate)
+        waits = sorted(inf if first is None else first - due for due, _, first in rows)
+        return waits[ceil(0.99 * len(waits)) - 1] <= limit_ms
+
+    low = high = 1.0
+    while meets(high):
+        low, high = high, 2 * high
+    while not meets(low):
+        low, high = low / 2, low
+    while high > 1.05 * low:
+        middle = sqrt(low * high)
+        if meets(middle):
+            low = middle
+        else:
+            high = middle
+    return low

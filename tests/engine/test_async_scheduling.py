@@ -30,7 +30,7 @@ def say(engine: Engine, count: int, prompt: str = "some words", **params) -> Req
     return engine.submit(prompt, SamplingParams(max_tokens=count, **params))
 
 
-# Storyboard of lesson 16: the twelve requests of lesson 04, four seats
+# Storyboard of lesson 17: the twelve requests of lesson 04, four seats
 
 
 def table_run(asynchronous: bool, cpu_ms: float) -> EventLog:

@@ -6,10 +6,10 @@ import textwrap
 from dataclasses import dataclass
 from importlib import import_module
 
-NAMES = {"05": "05_paged_kv", "08": "08_chunked_prefill"}
-RIGHT = inspect.getsource(import_module("solutions.lesson_08"))
+NAMES = {"05": "05_paged_kv", "08": "10_chunked_prefill"}
+RIGHT = inspect.getsource(import_module("solutions.lesson_10"))
 POOL = inspect.getsource(import_module("solutions.lesson_05"))
-CHECK = "pick = check.lesson_08(pick_budget)"
+CHECK = "pick = check.lesson_10(pick_budget)"
 STUB = '''
 def pick_budget(base_ms, per_token_ms, decodes, itl_goal_ms):
     """The largest token budget."""
@@ -68,13 +68,13 @@ FORGE = """
                 pass
 """
 PATCH = """
-    import checks, checks.lesson_08, checks.judging, sys
+    import checks, checks.lesson_10, checks.judging, sys
     checks.judging.Verdict.passed = True
     checks.judging.judge = checks.judge = lambda *a, **k: checks.judging.Verdict("", 1)
-    checks.lesson_08.attempt = lambda *arguments: None
-    checks.lesson_08.cases = lambda: []
-    checks.check = type("Check", (), {"lesson_08": lambda self, part: part})()
-    sys.modules["checks.lesson_08"] = checks.check
+    checks.lesson_10.attempt = lambda *arguments: None
+    checks.lesson_10.cases = lambda: []
+    checks.check = type("Check", (), {"lesson_10": lambda self, part: part})()
+    sys.modules["checks.lesson_10"] = checks.check
 """
 # What docs/teaching.md says cannot be prevented.
 SIGN = """
@@ -124,7 +124,7 @@ def the_class(stolen: str, port: int) -> list[Homework]:
         Homework("right", (RIGHT, CHECK), "passed", says="keeps its promises"),
         Homework("stub_then_right", (STUB, CHECK, RIGHT, CHECK), "passed"),
         Homework("split", SPLIT, "passed"),
-        Homework("renamed", (f"{RIGHT}\nmine = pick_budget", "check.lesson_08(mine)"), "passed"),
+        Homework("renamed", (f"{RIGHT}\nmine = pick_budget", "check.lesson_10(mine)"), "passed"),
         Homework("no_check_cell", (RIGHT,), "passed"),
         Homework("methods_apart", METHODS, "passed", lesson="05"),
         Homework("wrong", function("return 1"), says="Promise broken"),
@@ -162,7 +162,7 @@ def the_class(stolen: str, port: int) -> list[Homework]:
         Homework("forges_with_the_nonce", attack(SIGN), "passed", says="forged"),
         Homework("signs_nonsense", attack(NONSENSE), says="No verdict"),
         Homework("patches", attack(PATCH), says="Promise broken"),
-        Homework("solutions", ("from solutions.lesson_08 import *", CHECK), says="solutions"),
+        Homework("solutions", ("from solutions.lesson_10 import *", CHECK), says="solutions"),
         Homework(
             "escapes", function(r"raise ValueError('\x1b[2J\u202e<script>')"), says="<script>"
         ),

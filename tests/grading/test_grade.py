@@ -133,21 +133,21 @@ def test_students_and_lessons_are_recognised(tmp_path):
     right = notebook(RIGHT, CHECK)
     files = {
         "08_chunked_prefill_ada.ipynb": "ada",
-        "bo-08_chunked_prefill (1).ipynb": "bo",
-        "Cleo Miller_123_file/08_chunked_prefill.ipynb": "Cleo Miller_123_file",
+        "bo-10_chunked_prefill (1).ipynb": "bo",
+        "Cleo Miller_123_file/10_chunked_prefill.ipynb": "Cleo Miller_123_file",
         "Dev/homework.ipynb": "Dev",
         "08 eva.ipynb": "eva",
-        "08_chunked_prefill.ipynb": tmp_path.name,
+        "10_chunked_prefill.ipynb": tmp_path.name,
     }
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(right)
-    for name in ("notes.ipynb", "Dev/answer.py", ".ipynb_checkpoints/08_chunked_prefill.ipynb"):
+    for name in ("notes.ipynb", "Dev/answer.py", ".ipynb_checkpoints/10_chunked_prefill.ipynb"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     found, others = find(tmp_path)
     assert {one.file: one.student for one in found} == files
-    assert {one.lesson for one in found} == {"08_chunked_prefill"}
+    assert {one.lesson for one in found} == {"10_chunked_prefill"}
     assert [one.file for one in others] == ["Dev/answer.py", "notes.ipynb"]
 
 
@@ -169,7 +169,7 @@ def test_every_lesson_with_a_check_can_be_graded():
 def needed(*cells: str) -> list[str]:
     """The names that the chosen statements bind."""
     numbered = [Cell(number, source) for number, source in enumerate(cells, 1)]
-    chosen = program(numbered, "lesson_08", ["part"], [["other"]])
+    chosen = program(numbered, "lesson_10", ["part"], [["other"]])
     return [name for one in chosen.statements for name in sorted(one.binds)]
 
 
@@ -179,18 +179,18 @@ def test_only_the_statements_that_the_part_uses_are_run():
         "def helper(log):\n    return limit",
         "def other():\n    return log",
         "def part(a):\n    return [helper(x) for x in a]",
-        "check.lesson_08(part)",
+        "check.lesson_10(part)",
     ) == ["limit", "helper", "part"]
 
 
 def test_a_lesson_may_have_two_exercises_and_a_call_may_ask_for_a_hint():
     assert needed(
         "def part(a): ...",
-        "check.lesson_08(part, hint=1)",
+        "check.lesson_10(part, hint=1)",
         "def mine(a):\n    return 1",
-        "check.lesson_08(mine, hint=2)",
+        "check.lesson_10(mine, hint=2)",
         "def other(a): ...",
-        "check.lesson_08(other)",
+        "check.lesson_10(other)",
     ) == ["mine"]
 
 
@@ -198,7 +198,7 @@ def test_a_star_import_and_changes_of_a_needed_name_are_run():
     assert needed(
         "from math import *\nmemo = {}\nmemo.update(a=1)\nmemo['b'] = 2",
         "def part(a):\n    return memo[a]",
-        "check.lesson_08(part)",
+        "check.lesson_10(part)",
     ) == ["*", "memo", "memo", "memo", "part"]
 
 

@@ -1,49 +1,55 @@
-"""Lesson 08's exercise: right budgets are accepted and keep steps short."""
+"""Lesson 08's exercise: right choices are accepted and run in the engine."""
 
-from fractions import Fraction
-
+import numpy as np
 import pytest
 
-from checks import check, lesson_08
-from engine import Cost, EngineConfig, simulate
-from engine.simulation.speakers import NAMES, Speaker, workload_of
-from solutions.lesson_08 import pick_budget as solution
-from visualizer import read
+from checks import check
+from checks.lesson_08 import YourEviction, cases
+from engine import Cost, simulate
+from engine.core.cache.radix_tree import RadixTree
+from engine.core.log.vocabulary import RadixEvicted
+from engine.simulation.scenarios import scenario
+from solutions.lesson_08 import choose_leaf as solution
 
-OWN = lesson_08._largest
+OWN = RadixTree
 
 
 def size(one):
-    return one.decodes
+    return len(one.parents)
 
 
-def divides_exactly(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = (Fraction(itl_goal_ms) - Fraction(base_ms)) // Fraction(per_token_ms)
-    return budget if budget > decodes else None
+def masks_an_array(nodes):
+    """Return an integer of numpy: it is a number like any other."""
+    rows = np.array(nodes)
+    rows = rows[(rows[:, 0] != 0) & (rows[:, 1] == 0) & (rows[:, 2] == 0)]
+    return rows[rows[:, 3].argmin(), 0] if len(rows) else None
 
 
-@pytest.mark.parametrize("right", [solution, divides_exactly])
-def test_every_right_budget_is_accepted_and_is_the_one_that_runs(right) -> None:
-    assert check.lesson_08(right) is right
-    assert right(10, 0.25, 4, 30) == 80
+@pytest.mark.parametrize("right", [solution, masks_an_array])
+@pytest.mark.parametrize("name", ["eviction", "preemption"])
+def test_every_right_choice_is_accepted_and_runs_in_the_engine(right, name: str) -> None:
+    tree_of = check.lesson_08(right)
+    one = scenario(name)
+    tree = tree_of(one.config.block_size)
+    log = simulate(one.workload, one.config, cost=Cost(10, 0.25), tree=tree)
+    tree.check_integrity()
+    assert log[0].classes["tree"] == "YourEviction"
+    assert log.deterministic()[1:] == one.run().deterministic()[1:]
 
 
-def worst_gap(budget: int, base_ms: float, per_token_ms: float, decodes: int) -> float:
-    """Return the longest wait for a token of `decodes` chats while a document is prefilled."""
-    chats = [Speaker(name, own=1, output=20) for name in NAMES[:decodes]]
-    people = workload_of([*chats, Speaker("Zoe", 3, own=400, output=2)])
-    config = EngineConfig(token_budget=budget, max_kv_tokens=1024, prefix_cache=False)
-    log = simulate(people, config, cost=Cost(base_ms, per_token_ms))
-    return float(read(log).requests.itl_max_ms.iloc[:decodes].max())
+def test_the_engine_uses_the_learners_part() -> None:
+    """The leaf with the smallest id is a rule that no check accepts: it shows which part decides."""
+
+    def smallest_id(nodes):
+        return min(id_ for id_, children, lock, _ in nodes if id_ and not children + lock)
+
+    one = scenario("eviction")
+    tree = YourEviction(smallest_id, one.config.block_size)
+    log = simulate(one.workload, one.config, cost=Cost(10, 0.25), tree=tree)
+    assert next(event.node for event in log.of(RadixEvicted)) == 1
+    assert next(event.node for event in one.run().of(RadixEvicted)) == 2
 
 
-@pytest.mark.parametrize(
-    ("base_ms", "per_token_ms", "decodes", "goal"),
-    [(10, 0.25, 4, 30), (5, 0.5, 2, 22), (20, 1, 5, 26), (0, 0.25, 1, 11.25)],
-)
-def test_what_the_check_promises_is_what_the_engine_does(
-    base_ms, per_token_ms, decodes, goal
-) -> None:
-    budget = solution(base_ms, per_token_ms, decodes, goal)
-    assert worst_gap(budget, base_ms, per_token_ms, decodes) <= goal
-    assert worst_gap(budget + 1, base_ms, per_token_ms, decodes) > goal
+def test_cases_come_in_no_kind_order() -> None:
+    # A kind order has the nodes sorted by id, or a child always behind its parent.
+    assert sum(list(one.order) == sorted(one.order) for one in cases()) < len(cases()) / 3

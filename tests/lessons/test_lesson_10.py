@@ -1,79 +1,49 @@
-"""Lesson 10's exercise: right acceptance rules are accepted and run in the engine."""
+"""Lesson 10's exercise: right budgets are accepted and keep steps short."""
 
-import numpy as np
+from fractions import Fraction
+
 import pytest
 
-from checks import check
-from checks.judging import judge
-from checks.lesson_10 import OneDraft, attempt, cases
-from engine import Engine, EngineConfig, EventLog, SamplingParams
-from engine.core.log.vocabulary import RequestArrived
-from solutions.lesson_10 import accept as solution
-from solutions.wrong import ROWS, made
-from tests.engine.drafters import Knowing
+from checks import check, lesson_10
+from engine import Cost, EngineConfig, simulate
+from engine.simulation.speakers import NAMES, Speaker, workload_of
+from solutions.lesson_10 import pick_budget as solution
 from visualizer import read
 
-OWN = None
+OWN = lesson_10._largest
 
 
 def size(one):
-    return len(one.p) if hasattr(one, "after") else 9 + len(one.drafts)
+    return one.decodes
+
+
+def divides_exactly(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = (Fraction(itl_goal_ms) - Fraction(base_ms)) // Fraction(per_token_ms)
+    return budget if budget > decodes else None
+
+
+@pytest.mark.parametrize("right", [solution, divides_exactly])
+def test_every_right_budget_is_accepted_and_is_the_one_that_runs(right) -> None:
+    assert check.lesson_10(right) is right
+    assert right(10, 0.25, 4, 30) == 80
+
+
+def worst_gap(budget: int, base_ms: float, per_token_ms: float, decodes: int) -> float:
+    """Return the longest wait for a token of `decodes` chats while a document is prefilled."""
+    chats = [Speaker(name, own=1, output=20) for name in NAMES[:decodes]]
+    people = workload_of([*chats, Speaker("Zoe", 3, own=400, output=2)])
+    config = EngineConfig(token_budget=budget, max_kv_tokens=1024, prefix_cache=False)
+    log = simulate(people, config, cost=Cost(base_ms, per_token_ms))
+    return float(read(log).requests.itl_max_ms.iloc[:decodes].max())
 
 
 @pytest.mark.parametrize(
-    ("wrong", "first"),
-    [
-        ("draws_from_the_model_again", "cat 35%, dog 39% and owl 26%"),
-        ("keeps_what_the_model_likes_at_least_as_much", "cat 80%, dog 0% and owl 20%"),
-        ("upside_down", "cat 20%, dog 60% and owl 20%"),
-    ],
+    ("base_ms", "per_token_ms", "decodes", "goal"),
+    [(10, 0.25, 4, 30), (5, 0.5, 2, 22), (20, 1, 5, 26), (0, 0.25, 1, 11.25)],
 )
-def test_the_lessons_own_example_shows_both_distributions(wrong, first) -> None:
-    part = made("lesson_10", wrong, ROWS["lesson_10", wrong].changes)
-    [own] = [
-        one
-        for one in cases()
-        if isinstance(one, OneDraft) and (one.p, one.q) == ((0.5, 0.3, 0.2), (0.2, 0.6, 0.2))
-    ]
-    message = " ".join(str(judge(part, [own], attempt)).split())
-    assert first in message
-    assert "cat 50%, dog 30% and owl 20%" in message
-
-
-def as_a_tuple_with_numpy(p, q, drafts, uniforms, pick):
-    kept = ()
-    while len(kept) < len(drafts):
-        model, drafter = np.array(p[len(kept)]), np.array(q[len(kept)])
-        draft = drafts[len(kept)]
-        if uniforms[len(kept)] * drafter[draft] >= model[draft]:
-            left = np.maximum(model - drafter, 0)
-            return (*kept, pick(left / left.sum()))
-        kept += (draft,)
-    return (*kept, pick(np.array(p[len(kept)])))
-
-
-RIGHT = [solution, as_a_tuple_with_numpy]
-
-
-@pytest.mark.parametrize("right", RIGHT)
-def test_every_right_rule_is_accepted_and_decides_for_the_model(right) -> None:
-    rule = check.lesson_10(right)
-    assert type(rule).__name__ == "YourRule"
-    plain = run(None, [])
-    told = read(plain).tokens.id.tolist()
-    log = run(rule, [plain.of(RequestArrived)[0].prompt + told])
-    assert read(log).tokens.id.tolist() == told, "greedy: the same text"
-    drafts = read(log).steps.drafted_tokens.sum()
-    assert 0 < read(log).steps.accepted_tokens.sum() < drafts
-    assert len(read(log).steps) < 24
-
-
-def run(rule, texts) -> EventLog:
-    """Drafts come from the texts, with every fourth token wrong."""
-    drafter = Knowing(texts, wrong=lambda position: position % 4 == 3)
-    engine = Engine.load("bundled", EngineConfig(), drafter=drafter)
-    engine.runner.verifier = rule
-    engine.complete(
-        ["Once upon a time"], SamplingParams(max_tokens=24, temperature=0), progress=False
-    )
-    return engine.log
+def test_what_the_check_promises_is_what_the_engine_does(
+    base_ms, per_token_ms, decodes, goal
+) -> None:
+    budget = solution(base_ms, per_token_ms, decodes, goal)
+    assert worst_gap(budget, base_ms, per_token_ms, decodes) <= goal
+    assert worst_gap(budget + 1, base_ms, per_token_ms, decodes) > goal

@@ -1,162 +1,58 @@
-"""Lesson 11's exercise: right outboxes are accepted and feed many readers."""
-
-import asyncio
-import threading
+"""Lesson 11's exercise: right reasons are accepted, and explain the log of a real vLLM."""
 
 import pytest
 
 from checks import check, lesson_11
-from checks.judging import judge
-from checks.lesson_11 import PlainOutbox, Promise, attempt, cases
-from engine import CostRunner, Engine, EngineConfig, SamplingParams
-from solutions.lesson_11 import Outbox as Solution
+from checks.lesson_11 import moments
+from engine import Cost, EngineConfig, simulate
+from engine.simulation.traffic import Traffic
+from solutions.lesson_11 import reason as solution
 from visualizer import read
 
-OWN = PlainOutbox
+CROWD = EngineConfig.like(
+    "vllm", token_budget=32, max_batch_size=6, max_kv_tokens=160, block_size=8
+)
+
+OWN = lesson_11._first_that_holds
 
 
 def size(one):
-    return len(one.acts)
+    return one.step.head is not None
 
 
-class KeepsTheThreadWaiting(Solution):
-    def put(self, text):
-        threading.Event().wait()
-        return True
+def as_a_table(step):
+    head = step.head
+    if not head:
+        return None
+    new = (head.tokens + head.block_size - 1) // head.block_size - head.cached_blocks
+    table = {
+        "after_preemption": step.preempted,
+        "batch_full": step.running >= step.max_num_seqs,
+        "token_budget": not step.budget_left,
+        "whole_sequence": new + head.evictable > step.free_blocks,
+    }
+    return next((name for name, holds in table.items() if holds), None)
 
 
-class SleepsOn(Solution):
-    """Polls, but for a text alone: it misses the end."""
-
-    async def get(self):
-        while not self._text:
-            await asyncio.sleep(0.001)
-        return await super().get()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "promise"), [(KeepsTheThreadWaiting, Promise.NEVER_WAITS), (SleepsOn, Promise.WAKES)]
-)
-def test_an_outbox_that_sleeps_for_ever_is_rejected(wrong, promise, monkeypatch) -> None:
-    monkeypatch.setattr(lesson_11, "TIMEOUT_SECONDS", 0.5)
-    monkeypatch.setattr(lesson_11, "POLL_SECONDS", 0.2)
-    found = judge(wrong, cases(), attempt).broken
-    assert found is not None and found.promise is promise
+@pytest.mark.parametrize("right", [solution, as_a_table, OWN])
+def test_every_right_reason_is_accepted(right) -> None:
+    told = check.lesson_11(right)
+    assert told is right
+    log = simulate(Traffic(requests=40, rate=60, seed=3).workload, CROWD, cost=Cost(10, 0.25))
+    looks = moments(log)
+    assert all(told(moment.step) == moment.logged for moment in looks)
+    assert len({one.logged for one in looks}) > 2
 
 
-class LetsAllGoWhenItIsFull(Solution):
-    """Like the server's own: a reader that is cut off gets the reason and no more text."""
-
-    def put(self, text):
-        fits = super().put(text)
-        if not fits:
-            self._text = ""
-        return fits
-
-
-class Polls(Solution):
-    """Sleeps a little and looks again; nothing wakes it."""
-
-    async def get(self):
-        while not self._text and self._reason is None:
-            await asyncio.sleep(0.001)
-        return await super().get()
-
-
-class OneLetterAtATime(Solution):
-    async def get(self):
-        await self._ready.wait()
-        letter, self._text = self._text[:1], self._text[1:]
-        if not self._text and self._reason is None:
-            self._ready.clear()
-        return letter, None if self._text else self._reason
-
-
-class GivesTheReasonOnce(Solution):
-    """Text and reason leave together, so no `get` follows the reason."""
-
-    async def get(self):
-        await self._ready.wait()
-        self._ready.clear()
-        text, self._text, reason, self._reason = self._text, "", self._reason, None
-        return text, reason
-
-
-class WithAFuture:
-    def __init__(self, limit):
-        self.free, self.text, self.reason, self.woken = limit, "", None, None
-
-    def wake(self):
-        if self.woken and not self.woken.done():
-            self.woken.set_result(None)
-
-    def put(self, text):
-        if (size := len(text.encode())) > self.free:
-            return False
-        self.free, self.text = self.free - size, self.text + text
-        self.wake()
-        return True
-
-    def close(self, reason):
-        self.reason = self.reason or reason
-        self.wake()
-
-    async def get(self):
-        if not self.text and self.reason is None:
-            self.woken = asyncio.get_running_loop().create_future()
-            await self.woken
-        text, self.text = self.text, ""
-        self.free += len(text.encode())
-        return text, self.reason
-
-
-RIGHT = [
-    Solution,
-    PlainOutbox,
-    LetsAllGoWhenItIsFull,
-    Polls,
-    OneLetterAtATime,
-    GivesTheReasonOnce,
-    WithAFuture,
-]
-
-
-@pytest.mark.parametrize("right", RIGHT)
-def test_every_right_outbox_is_accepted_and_cuts_off_the_sleeping_reader_alone(right) -> None:
-    assert check.lesson_11(right) is right
-    runner = CostRunner(10, 0.25)
-    engine = Engine(runner, EngineConfig(max_batch_size=4), clock=runner.clock)
-    for name in ("Ada", "Bo", "Kim"):
-        engine.submit(name, SamplingParams(max_tokens=30, ignore_eos=True), label=name)
-
-    lengths = {1: 0, 2: 0}  # what the laptops that are awake have read
-
-    async def laptop(id_, outbox):
-        reason = None
-        while reason is None:
-            text, reason = await outbox.get()
-            lengths[id_] += len(text)
-        return lengths[id_], reason
-
-    async def serve():
-        outboxes = {id_: right(8) for id_ in engine.requests}
-        awake = [asyncio.create_task(laptop(id_, outboxes[id_])) for id_ in (1, 2)]
-        written = 0
-        while engine.has_work():
-            output = await asyncio.to_thread(engine.step)
-            for gained in output.tokens:
-                if not outboxes[gained.request.id].put("".join(gained.texts)):
-                    outboxes[gained.request.id].close("slow_reader")
-                    engine.abort(gained.request.id)
-            for request in output.finished:
-                outboxes[request.id].close(request.finish_reason)
-            written += sum(
-                len("".join(one.texts)) for one in output.tokens if one.request.id in lengths
-            )
-            while sum(lengths.values()) < written:
-                await asyncio.sleep(0)
-        return await asyncio.gather(*awake)
-
-    assert asyncio.run(serve()) == [(30, "length"), (30, "length")]
-    assert read(engine.log).requests.finish_reason.tolist() == ["length", "length", "abort"]
-    assert read(engine.log).requests.output_tokens.tolist() == [30, 30, 9]
+def test_every_admission_of_a_log_is_a_moment_without_a_reason() -> None:
+    log = simulate(Traffic(requests=40, rate=60, seed=4).workload, CROWD, cost=Cost(10, 0.25))
+    admitted = [one for one in moments(log) if one.step.head and one.logged is None]
+    rows = read(log).request_rows
+    assert len(admitted) == len(rows) + sum(row.preemptions for row in rows)
+    first = {}
+    for one in admitted:
+        first.setdefault(one.request, one)
+    for row in rows:
+        assert first[row.request].number == row.admitted_step
+        assert first[row.request].step.head.tokens == row.prompt_tokens
+        assert first[row.request].step.head.cached_blocks * 8 == row.cached_tokens

@@ -1,152 +1,162 @@
-"""Lesson 13's exercise: true reports are accepted."""
+"""Lesson 13's exercise: right outboxes are accepted and feed many readers."""
 
-from collections import Counter
+import asyncio
+import threading
 
 import pytest
 
-from checks import check
-from checks.afternoon import MACHINE, afternoon
-from checks.judging import Verdict, judge
-from checks.lesson_13 import Promise, Trace, attempt, cases, waits
-from engine import what_if
-from engine.core.log.vocabulary import StepScheduled
-from solutions.lesson_13 import report as solution
-from tests.facts import assert_names
+from checks import check, lesson_13
+from checks.judging import judge
+from checks.lesson_13 import PlainOutbox, Promise, attempt, cases
+from engine import CostRunner, Engine, EngineConfig, SamplingParams
+from solutions.lesson_13 import Outbox as Solution
 from visualizer import read
 
-AFTERNOON = Trace("The afternoon", afternoon())
-
-OWN = None
+OWN = PlainOutbox
 
 
 def size(one):
-    return len(read(one.log).request_rows)
+    return len(one.acts)
 
 
-def verdict(report, traces=None) -> Verdict:
-    return judge(report, traces or cases(), attempt)
+class KeepsTheThreadWaiting(Solution):
+    def put(self, text):
+        threading.Event().wait()
+        return True
 
 
-def report_with_the_reason_of(step_of):
-    """A true report, but for its cause: the reason of one step of the wait."""
+class SleepsOn(Solution):
+    """Polls, but for a text alone: it misses the end."""
 
-    def report(log):
-        found = solution(log)
-        reasons = Trace("", log).reasons(found["request"])
-        cause = reasons[step_of(reasons)]
-        evidence = [step for step, reason in reasons.items() if reason == cause]
-        return found | {"cause": cause, "evidence": evidence}
-
-    return report
-
-
-@pytest.mark.parametrize("step_of", [min, max], ids=["first", "last"])
-def test_the_reason_of_the_first_or_last_waiting_step_is_not_the_cause(step_of) -> None:
-    found = verdict(report_with_the_reason_of(step_of)).broken
-    assert found is not None and found.promise is Promise.MOST_STEPS
-    assert_names(found.did, "token_budget", 2, 15)
-
-
-def test_a_report_that_changes_the_log_is_rejected_and_the_next_gets_a_fresh_log() -> None:
-    def notes_something(log):
-        log.append(log[0])
-        return solution(log)
-
-    found = verdict(notes_something).broken
-    assert found is not None and found.promise is Promise.UNCHANGED
-    assert verdict(solution, cases()[:2]).passed
-
-
-def by_hand(log):
-    """One pass over the events, and everything twice as large, whatever the cause is."""
-    arrived, admitted, reasons = {}, {}, []
-    rows = read(log).requests
-    for request in rows.index:
-        arrived[request], admitted[request] = (
-            rows.arrived_step[request],
-            rows.admitted_step[request],
-        )
-    request = max(arrived, key=lambda id_: admitted[id_] - arrived[id_])
-    for step, event in enumerate(log.of(StepScheduled), 1):
-        if arrived[request] <= step < admitted[request] and event.blocked:
-            reasons.append((event.blocked.reason, step))
-    cause = max(Counter(reason for reason, _ in reasons).items(), key=lambda pair: pair[1])[0]
-    names = ("token_budget", "max_batch_size", "max_kv_tokens")
-    change = {name: 3 * log[0].settings[name] for name in names}
-    other = read(what_if(log, cost=MACHINE, **change)).requests
-    later = {id_: other.first_token_step[id_] - rows.first_token_step[id_] for id_ in rows.index}
-    worst = max(later, key=later.get)
-    return {
-        "request": request,
-        "cause": cause,
-        "evidence": {step for reason, step in reasons if reason == cause},
-        "change": change,
-        "gain": admitted[request]
-        - arrived[request]
-        - (other.admitted_step[request] - other.arrived_step[request]),
-        "cost": [worst, later[worst]] if later[worst] > 0 else None,
-    }
-
-
-def the_last_of_those_who_tie(log):
-    """On ties any request that waited longest will do."""
-    found = solution(log)
-    mine = [id_ for id_, wait in waits(log).items() if wait == max(waits(log).values())][-1]
-    if mine == found["request"]:
-        return found
-    other = waits(what_if(log, cost=MACHINE, **found["change"]))
-    trace = Trace("", log)
-    steps = [step for step, why in trace.reasons(mine).items() if why == found["cause"]]
-    return found | {"request": mine, "evidence": steps, "gain": waits(log)[mine] - other[mine]}
-
-
-def one_limit_only(log):
-    """Double the limit of the cause, even if another one is short as well."""
-    found = solution(log)
-    limits = {"batch_full": "max_batch_size", "token_budget": "token_budget"}
-    name = limits.get(found["cause"], "max_kv_tokens")
-    change = {name: 2 * log[0].settings[name]}
-    other = what_if(log, cost=MACHINE, **change)
-    later = (read(other).requests.first_token_step - read(log).requests.first_token_step).to_dict()
-    cost = max(later.items(), key=lambda pair: pair[1])
-    gain = waits(log)[found["request"]] - waits(other)[found["request"]]
-    return found | {"change": change, "gain": gain, "cost": cost if cost[1] > 0 else None}
-
-
-def the_last_first_token(log):
-    """Take the wait for the first token for the wait for a seat."""
-    rows = read(log).requests
-    return solution(log) | {"request": (rows.first_token_step - rows.arrived_step).idxmax()}
+    async def get(self):
+        while not self._text:
+            await asyncio.sleep(0.001)
+        return await super().get()
 
 
 @pytest.mark.parametrize(
-    ("wrong", "promise"),
-    [(one_limit_only, Promise.SHORTER), (the_last_first_token, Promise.LONGEST_WAIT)],
+    ("wrong", "promise"), [(KeepsTheThreadWaiting, Promise.NEVER_WAITS), (SleepsOn, Promise.WAKES)]
 )
-def test_one_small_workload_is_short_of_two_things_and_slow_to_compute(wrong, promise) -> None:
-    found = verdict(
-        wrong, [trace for trace in cases() if len(read(trace.log).requests) == 6]
-    ).broken
+def test_an_outbox_that_sleeps_for_ever_is_rejected(wrong, promise, monkeypatch) -> None:
+    monkeypatch.setattr(lesson_13, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(lesson_13, "POLL_SECONDS", 0.2)
+    found = judge(wrong, cases(), attempt).broken
     assert found is not None and found.promise is promise
 
 
-@pytest.mark.parametrize("right", [solution, by_hand, the_last_of_those_who_tie])
-def test_every_true_report_is_accepted_and_its_change_runs(right) -> None:
-    report = check.lesson_13(right)
-    assert report is right
-    found = report(AFTERNOON.log)
-    assert found["request"] in (17, 18)
-    other = what_if(AFTERNOON.log, cost=MACHINE, **found["change"])
-    assert waits(other)[found["request"]] == 47 - found["gain"]
+class LetsAllGoWhenItIsFull(Solution):
+    """Like the server's own: a reader that is cut off gets the reason and no more text."""
+
+    def put(self, text):
+        fits = super().put(text)
+        if not fits:
+            self._text = ""
+        return fits
 
 
-def test_the_cases_are_short_of_different_things() -> None:
-    traces = cases()
-    causes = [solution(trace.log)["cause"] for trace in traces]
-    assert set(causes) == {"batch_full", "token_budget", "whole_sequence"}
+class Polls(Solution):
+    """Sleeps a little and looks again; nothing wakes it."""
+
+    async def get(self):
+        while not self._text and self._reason is None:
+            await asyncio.sleep(0.001)
+        return await super().get()
 
 
-def test_the_report_that_the_lesson_puts_together_by_hand_is_true() -> None:
-    """It is what runs below while a learner's own is not written yet."""
-    made = {"request": 17, "cause": "batch_full", "evidence": [*range(29, 43)], "gain": 39}
-    attempt(lambda log: made | {"change": {"policy": "sjf"}, "cost": (10, 77)}, AFTERNOON)
+class OneLetterAtATime(Solution):
+    async def get(self):
+        await self._ready.wait()
+        letter, self._text = self._text[:1], self._text[1:]
+        if not self._text and self._reason is None:
+            self._ready.clear()
+        return letter, None if self._text else self._reason
+
+
+class GivesTheReasonOnce(Solution):
+    """Text and reason leave together, so no `get` follows the reason."""
+
+    async def get(self):
+        await self._ready.wait()
+        self._ready.clear()
+        text, self._text, reason, self._reason = self._text, "", self._reason, None
+        return text, reason
+
+
+class WithAFuture:
+    def __init__(self, limit):
+        self.free, self.text, self.reason, self.woken = limit, "", None, None
+
+    def wake(self):
+        if self.woken and not self.woken.done():
+            self.woken.set_result(None)
+
+    def put(self, text):
+        if (size := len(text.encode())) > self.free:
+            return False
+        self.free, self.text = self.free - size, self.text + text
+        self.wake()
+        return True
+
+    def close(self, reason):
+        self.reason = self.reason or reason
+        self.wake()
+
+    async def get(self):
+        if not self.text and self.reason is None:
+            self.woken = asyncio.get_running_loop().create_future()
+            await self.woken
+        text, self.text = self.text, ""
+        self.free += len(text.encode())
+        return text, self.reason
+
+
+RIGHT = [
+    Solution,
+    PlainOutbox,
+    LetsAllGoWhenItIsFull,
+    Polls,
+    OneLetterAtATime,
+    GivesTheReasonOnce,
+    WithAFuture,
+]
+
+
+@pytest.mark.parametrize("right", RIGHT)
+def test_every_right_outbox_is_accepted_and_cuts_off_the_sleeping_reader_alone(right) -> None:
+    assert check.lesson_13(right) is right
+    runner = CostRunner(10, 0.25)
+    engine = Engine(runner, EngineConfig(max_batch_size=4), clock=runner.clock)
+    for name in ("Ada", "Bo", "Kim"):
+        engine.submit(name, SamplingParams(max_tokens=30, ignore_eos=True), label=name)
+
+    lengths = {1: 0, 2: 0}  # what the laptops that are awake have read
+
+    async def laptop(id_, outbox):
+        reason = None
+        while reason is None:
+            text, reason = await outbox.get()
+            lengths[id_] += len(text)
+        return lengths[id_], reason
+
+    async def serve():
+        outboxes = {id_: right(8) for id_ in engine.requests}
+        awake = [asyncio.create_task(laptop(id_, outboxes[id_])) for id_ in (1, 2)]
+        written = 0
+        while engine.has_work():
+            output = await asyncio.to_thread(engine.step)
+            for gained in output.tokens:
+                if not outboxes[gained.request.id].put("".join(gained.texts)):
+                    outboxes[gained.request.id].close("slow_reader")
+                    engine.abort(gained.request.id)
+            for request in output.finished:
+                outboxes[request.id].close(request.finish_reason)
+            written += sum(
+                len("".join(one.texts)) for one in output.tokens if one.request.id in lengths
+            )
+            while sum(lengths.values()) < written:
+                await asyncio.sleep(0)
+        return await asyncio.gather(*awake)
+
+    assert asyncio.run(serve()) == [(30, "length"), (30, "length")]
+    assert read(engine.log).requests.finish_reason.tolist() == ["length", "length", "abort"]
+    assert read(engine.log).requests.output_tokens.tolist() == [30, 30, 9]

@@ -1,127 +1,138 @@
-"""Lesson 17's exercise: right functions are accepted, and route in the simulator."""
+"""Lesson 17's exercise: right counts are accepted, and run in the engine."""
 
-from itertools import takewhile
+import random
 
+import numpy as np
 import pytest
 
 from checks import check
-from checks.broken import Broken
-from checks.lesson_17 import MACHINE, RUNS, SETTINGS, Choice, Promise, YourRouter, attempt_choice
-from engine.cluster.checked import RouterError
-from engine.cluster.prefix_events import PrefixEvents
-from engine.cluster.simulate_cluster import simulate_cluster
-from solutions.lesson_17 import route as solution
-from tests.facts import raises_naming
-from visualizer import read
+from checks.lesson_17 import YourEngine, YourRequest
+from engine import CostRunner, Engine, EngineConfig, EventLog, SamplingParams
+from engine.core.log import vocabulary as v
+from solutions.lesson_17 import Ahead as Solution
 
-SIX, HOT = RUNS
-
-OWN = PrefixEvents
+OWN = Engine
 
 
-def size(one):
-    return len(one.sent) if hasattr(one, "sent") else 9
+class CountingDown:
+    """Counts what is left to compute, and what may still be said."""
+
+    def __init__(self, prompt, max_tokens):
+        self.uncomputed, self.all = prompt, prompt
+        self.may_say = self.must_come = max_tokens
+        self.done = False
+
+    def want(self):
+        return self.uncomputed if self.may_say and not self.done else 0
+
+    def scheduled(self, count):
+        self.uncomputed -= count
+        if not self.uncomputed:
+            self.uncomputed, self.may_say = 1, self.may_say - 1
+
+    def commit(self, token, ends):
+        if self.done:
+            return False
+        self.all, self.must_come = self.all + 1, self.must_come - 1
+        self.done = ends or not self.must_come
+        if self.may_say > self.must_come:  # the placeholder was lost
+            self.may_say, self.uncomputed = self.must_come, self.all
+        return True
+
+    def preempted(self):
+        self.uncomputed, self.may_say = self.all, self.must_come
 
 
-def cached_in(replica, known, in_flight, now):
-    rows = [row for row in in_flight if row[0] == replica and not row[3] and now - row[2] <= 5000]
-    return known[replica].union(*(blocks for _, blocks, _, _ in rows))
+class KeepsThePlaceholderOfTheStepInFlight(Solution):
+    """That step still brings its token, and its commit takes the placeholder."""
+
+    def preempted(self):
+        self.computed = 0
 
 
-def by_cost(blocks, load, known, in_flight, now):
-    """As Dynamo does: blocks to compute plus load."""
+class CountsInAnArray(Solution):
+    """An integer of numpy is a number like any other."""
 
-    def cost(replica):
-        cached = cached_in(replica, known, in_flight, now)
-        return len(blocks) - len(list(takewhile(cached.__contains__, blocks))) + load[replica]
-
-    return min(load, key=cost)
+    def want(self):
+        length = min(self.last - 1, self.known + self.placeholders)
+        return np.int64(0 if self.ended else max(0, length - self.computed))
 
 
-def balance_first(blocks, load, known, in_flight, now):
-    """As SGLang and Ray do: if loads differ too much, the least loaded; else the longest prefix."""
-    least = min(load, key=load.get)
-    if max(load.values()) > 8 and max(load.values()) > 1.5 * load[least]:
-        return least
-    best, longest = least, 0
-    for replica in load:
-        cached, hit = cached_in(replica, known, in_flight, now), 0
-        for block in blocks:
-            if block not in cached:
-                break
-            hit += 1
-        if hit > longest or (hit == longest and load[replica] < load[best]):
-            best, longest = replica, hit
-    return best
+RIGHT = [CountsInAnArray, Solution, CountingDown, KeepsThePlaceholderOfTheStepInFlight]
 
 
-def drops_guesses_a_little_early(blocks, load, known, in_flight, now):
-    rows = [row for row in in_flight if now - row[2] < 4950]
-    return solution(blocks, load, known, rows, now)
-
-
-RIGHT = [solution, by_cost, balance_first, drops_guesses_a_little_early]
+def serve(make: type[Engine], seed: int) -> EventLog:
+    """Serve random requests with few seats and blocks; some answers end before max_tokens."""
+    chance = random.Random(seed)
+    outputs = {id_: chance.randint(1, 16) for id_ in range(1, 8) if chance.random() < 0.5}
+    runner = CostRunner(10, 0.25, cpu_ms=5, outputs=outputs)
+    config = EngineConfig(
+        token_budget=chance.choice((4, 9, 64)), max_batch_size=4, block_size=4,
+        max_kv_tokens=chance.choice((40, 44, 80)), prefix_cache="off",
+        admission=chance.choice(("whole", "first_chunk")), async_scheduling=True,
+    )  # fmt: skip
+    engine = make(runner, config, clock=runner.clock)
+    for _ in range(7):
+        prompt = [7] * chance.randint(1, 20)
+        engine.submit(prompt, SamplingParams(max_tokens=chance.randint(1, 20)))
+        for _ in range(chance.randint(0, 4)):
+            engine.step()
+    while engine.has_work():
+        engine.step()
+    return engine.log
 
 
 @pytest.mark.parametrize("right", RIGHT)
-def test_every_right_function_is_accepted_and_routes(right) -> None:
-    make = check.lesson_17(right)
-    router = make()
-    assert isinstance(router, YourRouter)
-    log = simulate_cluster(SIX.workload(), SETTINGS, cost=MACHINE, replicas=3, router=router)
-    rows = read(log).decision_rows
-    assert {row.replica for row in rows} == {"0", "1", "2"}
-    assert all(row.ttft_ms is not None for row in rows)
+def test_every_right_part_is_accepted_and_decides_in_the_engine(right, soak: bool) -> None:
+    engine = check.lesson_17(right)
+    assert issubclass(engine, YourEngine) and engine.part is right
+    preempted = wasted = 0
+    for seed in range(20 if soak else 6):
+        yours = serve(engine, seed)
+        own = serve(Engine, seed)
+        assert list(yours.deterministic()) == list(own.deterministic()), seed
+        preempted += len(own.of(v.Preempted))
+        wasted += sum(len(event.wasted) for event in own.of(v.StepFinished))
+    assert preempted > 5 and wasted > 5, "the workloads show too little"
 
 
-def test_what_the_function_gets_is_true() -> None:
-    """Without lag, known is what the replica has, and a guess is reported once it is known."""
-    asked = []
+def test_the_solution_says_of_each_token_what_the_engine_does_with_it(soak: bool) -> None:
+    kept, dropped = 0, 0
 
-    def remember(blocks, load, known, in_flight, now):
-        asked.append((len(blocks), load, known, in_flight, now))
-        return solution(blocks, load, known, in_flight, now)
+    class Watched(Solution):
+        def commit(self, token: int, ends: bool) -> bool:
+            nonlocal kept, dropped
+            answer = super().commit(token, ends)
+            kept, dropped = kept + answer, dropped + (not answer)
+            return answer
 
-    log = simulate_cluster(
-        HOT.workload(), SETTINGS, cost=MACHINE, replicas=2, router=YourRouter(remember), lag_ms=0
-    )
-    assert len(asked) == HOT.each
-    for blocks, load, known, in_flight, now in asked:
-        assert blocks == (HOT.prefix + 24 - 1) // SETTINGS.block_size
-        assert list(load) == list(known) == ["0", "1"]
-        for replica, sent, at, reported in in_flight:
-            assert at <= now
-            assert reported or not known[replica].issuperset(sent)
-    guesses = [row for *_, in_flight, _ in asked for row in in_flight]
-    assert any(row[3] for row in guesses) and not all(row[3] for row in guesses)
-    rows = read(log).decision_rows
-    assert sum(row.predicted_tokens == row.cached_tokens for row in rows) > 0.9 * len(rows)
+    class Engine(YourEngine):
+        part = Watched
+
+    for seed in range(20 if soak else 6):
+        kept = dropped = 0
+        log = serve(Engine, seed)
+        finished = log.of(v.StepFinished)
+        assert kept == sum(len(event.tokens) for event in finished)
+        assert dropped == sum(len(event.wasted) for event in finished)
 
 
-def test_a_dead_replica_gets_nothing_and_its_requests_go_elsewhere() -> None:
-    log = simulate_cluster(
-        HOT.workload(), SETTINGS, cost=MACHINE, replicas=3, router=YourRouter(solution),
-        fail={"1": 400.0},
-    )  # fmt: skip
-    rows = read(log).decision_rows
-    assert any(row.replica == "1" for row in rows if (row.routed_ms or 0) < 400)
-    assert not any(row.replica == "1" for row in rows if (row.routed_ms or 0) > 400)
-    assert any(row.attempt == 2 for row in rows)
-    ended = {row.request for row in rows if row.ttft_ms is not None or row.lost}
-    assert len(ended) == HOT.each
+def test_the_engine_asks_the_learners_part() -> None:
+    """A part that the check rejects has a row in every second step only."""
 
+    class Half(Solution):
+        def want(self) -> int:
+            return max(0, self.known - self.computed)
 
-def test_a_function_that_names_no_replica_is_an_error_that_says_so() -> None:
-    router = YourRouter(lambda *_: "7")
-    with raises_naming(RouterError, "7"):
-        simulate_cluster(SIX.workload(), SETTINGS, cost=MACHINE, router=router)
+    class Engine(YourEngine):
+        part = Half
 
-
-def test_a_longer_beginning_with_more_load_may_be_chosen_or_not() -> None:
-    either = Choice((1, 2), {"0": 3, "1": 2}, {"0": {1, 2}, "1": set()})
-    for replica in ("0", "1"):
-        attempt_choice(lambda *_, chosen=replica: chosen, either)
-    full = Choice((1, 2), {"0": 9, "1": 2, "2": 0}, {"0": {1, 2}, "1": set(), "2": set()})
-    with pytest.raises(Broken) as broken:
-        attempt_choice(lambda *_: "0", full)
-    assert broken.value.promise is Promise.OVERLOADED
+    runner = CostRunner(10, 0.25)
+    config = EngineConfig(prefix_cache="off", async_scheduling=True)
+    engine = Engine(runner, config, clock=runner.clock)
+    request = engine.submit("Hello", SamplingParams(max_tokens=4))
+    while engine.has_work():
+        engine.step()
+    assert isinstance(request, YourRequest)
+    rows = [len(event.rows) for event in engine.log.of(v.StepScheduled)]
+    assert rows == [1, 0, 1, 0, 1, 0, 1, 0]

@@ -1,73 +1,75 @@
-"""Lesson 19's exercise: right functions are accepted, and find the simulator's capacity."""
-
-from math import inf, sqrt
+"""Lesson 19's exercise: right parts are accepted, and decide in the simulator."""
 
 import numpy as np
 import pytest
 
 from checks import check
-from checks.lesson_19 import LOWEST, Server, by_sweep
-from engine import EngineConfig, Load, simulated
-from solutions.lesson_19 import capacity as solution
+from checks.lesson_19 import YourRule
+from engine import Cost, EngineConfig, simulate_cluster
+from engine.cluster.events import Moved
+from engine.cluster.simulated_roles import Roles
+from engine.cluster.transfer import TransferCosts, blocks_to_move
+from engine.simulation.speakers import Speaker, workload_of
+from solutions.lesson_19 import fetch as solution
+from visualizer import read
 
-OWN = by_sweep
-
-LOAD = Load(requests=40, seconds=2)
-# What the lesson asks for at the end: twice the capacity, on the same machine.
-DOUBLED = {"max_batch_size": 64, "token_budget": 256, "max_kv_tokens": 16_384}
-
-
-def size(server):
-    return server.requests
+OWN = blocks_to_move
 
 
-def counts_those_within(measure, limit_ms):
-    low, high = LOWEST, 1000.0
-    while high > 1.03 * low:
-        rate = sqrt(low * high)
-        rows = measure(rate)
-        within = sum(first is not None and first - due <= limit_ms for due, _, first in rows)
-        low, high = (rate, high) if within >= 0.99 * len(rows) else (low, rate)
-    return low
+def size(one):
+    return (hasattr(one.compute, "step_ms"), one.tokens)
 
 
-def coarse_then_fine(measure, limit_ms):
-    def meets(rate):
-        waits = [inf if first is None else first - due for due, _, first in measure(rate)]
-        return np.quantile(waits, 0.99, method="higher") <= limit_ms
-
-    rate = LOWEST
-    while meets(2 * rate):
-        rate *= 2
-    while meets(1.04 * rate):
-        rate *= 1.04
-    return np.float64(rate)
+def the_most_of_equal_ones(tokens, here, there, block_size, move_ms, compute_ms):
+    best, least = 0, compute_ms(tokens - here * block_size)
+    blocks = 1
+    while here + blocks <= there and (here + blocks) * block_size < tokens:
+        total = move_ms(blocks) + compute_ms(tokens - (here + blocks) * block_size)
+        if total <= least:
+            best, least = blocks, total
+        blocks += 1
+    return best
 
 
-@pytest.mark.parametrize("right", [solution, counts_those_within, coarse_then_fine])
-def test_every_right_function_is_accepted(right):
-    assert check.lesson_19(right) is right
+def with_numpy(tokens, here, there, block_size, move_ms, compute_ms):
+    most = max(0, min(there, (tokens - 1) // block_size) - here)
+    moving = [0, *(move_ms(blocks) for blocks in range(1, most + 1))]
+    computing = [compute_ms(tokens - (here + blocks) * block_size) for blocks in range(most + 1)]
+    return np.argmin(np.add(moving, computing))
 
 
-def measure_on(config):
-    serve = simulated(config)
-
-    def measure(rate):
-        rows = serve(LOAD.at(rate), rate)
-        return [(row.scheduled, row.sent, row.first) for row in rows]
-
-    return measure
+RIGHT = [solution, the_most_of_equal_ones, with_numpy]
 
 
-def test_the_functions_find_the_simulated_capacity_and_the_settings_double_it():
-    found = [one(measure_on(EngineConfig()), 1000.0) for one in (solution, by_sweep)]
-    assert max(found) < 1.2 * min(found)
-    assert solution(measure_on(EngineConfig(**DOUBLED)), 1000.0) >= 2 * found[0]
+@pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
+def test_a_right_part_is_accepted_and_with_straight_lines_decides_like_the_engine(part) -> None:
+    rule = check.lesson_19(part)
+    assert isinstance(rule, YourRule)
+    for fixed, block, token in [(2, 0.13, 0.25), (2, 5, 0.25), (40, 1, 0.25), (0, 4, 1)]:
+        costs = TransferCosts(fixed, block, token)
+        for tokens, here, there in [(1000, 0, 62), (1000, 61, 62), (160, 3, 10), (16, 0, 1)]:
+            asked = (tokens, here, there, 16, costs)
+            assert rule(*asked) == blocks_to_move(*asked)
 
 
-@pytest.mark.parametrize("kind", ["tail", "stray", "late", "rejects"])
-def test_a_server_keeps_the_limit_up_to_its_capacity_and_no_further(kind):
-    server = Server(kind, 12.0)
-    for rate, kept in ((1.0, True), (12.0, True), (12.6, False)):
-        waits = sorted(inf if first is None else first - due for due, _, first in server.rows(rate))
-        assert (waits[197] <= server.limit_ms) is kept
+@pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
+def test_a_right_part_decides_in_the_simulator(part) -> None:
+    asked = []
+
+    def fetch(*arguments):
+        asked.append(part(*arguments))
+        return asked[-1]
+
+    people = workload_of(
+        Speaker(name, own=8, shared=shared, output=4, at_ms=2000 * number)
+        for number, (name, shared) in enumerate([("Ada", 24), ("Kim", 792), ("Lea", 792)])
+    )
+
+    def run(rule):
+        roles = Roles(1, 1, TransferCosts(60, 2.4, 0.25), rule)
+        return simulate_cluster(people, EngineConfig(), cost=Cost(10, 0.25), roles=roles)
+
+    log = run(YourRule(fetch))
+    assert set(asked) == {0, 48}  # the first of 49 blocks is here, from Ada
+    assert [one.blocks for one in log if isinstance(one, Moved)] == [48]
+    assert read(log).token_rows == read(run(blocks_to_move)).token_rows

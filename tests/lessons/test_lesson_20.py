@@ -1,76 +1,73 @@
-"""Lesson 20's exercise: right parts are accepted, and divide the real model."""
+"""Lesson 20's exercise: right functions are accepted, and find the simulator's capacity."""
+
+from math import inf, sqrt
 
 import numpy as np
 import pytest
 
 from checks import check
-from engine import Engine, SamplingParams
-from engine.models.config_file import read_config
-from engine.models.loader import BUNDLED
-from engine.parallel import Parallel
-from engine.parallel.shards import Shard, own_cuts
-from solutions.lesson_20 import cut as solution
+from checks.lesson_20 import LOWEST, Server, by_sweep
+from engine import EngineConfig, Load, simulated
+from solutions.lesson_20 import capacity as solution
 
-OWN = None
+OWN = by_sweep
 
-
-def size(case):
-    return (case.units % case.parts > 0, case.units, case.parts)
+LOAD = Load(requests=40, seconds=2)
+# What the lesson asks for at the end: twice the capacity, on the same machine.
+DOUBLED = {"max_batch_size": 64, "token_budget": 256, "max_kv_tokens": 16_384}
 
 
-def with_numpy(name, rows, columns, unit, part, parts):
-    is_second = name in {"o", "down"}
-    along = columns if is_second else rows
-    own = np.concatenate(
-        [*np.array_split(np.arange(along).reshape(-1, unit), parts)[part], np.arange(0)]
-    ).astype(int)
-    return (np.arange(rows), own) if is_second else (own, np.arange(columns))
+def size(server):
+    return server.requests
 
 
-def the_first_get_the_rest(name, rows, columns, unit, part, parts):
-    along = columns if name in ("o", "down") else rows
-    least, more = divmod(along // unit, parts)
-    start = part * least + min(part, more)
-    own = [*range(start * unit, (start + least + (part < more)) * unit)]
-    return [[*range(rows)], own] if name in ("o", "down") else [own, [*range(columns)]]
+def counts_those_within(measure, limit_ms):
+    low, high = LOWEST, 1000.0
+    while high > 1.03 * low:
+        rate = sqrt(low * high)
+        rows = measure(rate)
+        within = sum(first is not None and first - due <= limit_ms for due, _, first in rows)
+        low, high = (rate, high) if within >= 0.99 * len(rows) else (low, rate)
+    return low
 
 
-def by_another_way(name, rows, columns, unit, part, parts):
-    if name in ("o", "down"):
-        first, second = by_another_way("up", columns, rows, unit, part, parts)
-        return second, first
-    edges = [round(rows / unit * edge / parts) * unit for edge in (part, part + 1)]
-    return range(*edges), range(columns)
+def coarse_then_fine(measure, limit_ms):
+    def meets(rate):
+        waits = [inf if first is None else first - due for due, _, first in measure(rate)]
+        return np.quantile(waits, 0.99, method="higher") <= limit_ms
+
+    rate = LOWEST
+    while meets(2 * rate):
+        rate *= 2
+    while meets(1.04 * rate):
+        rate *= 1.04
+    return np.float64(rate)
 
 
-def the_last_units_first(name, rows, columns, unit, part, parts):
-    return solution(name, rows, columns, unit, parts - 1 - part, parts)
+@pytest.mark.parametrize("right", [solution, counts_those_within, coarse_then_fine])
+def test_every_right_function_is_accepted(right):
+    assert check.lesson_20(right) is right
 
 
-RIGHT = [solution, with_numpy, the_first_get_the_rest, by_another_way, the_last_units_first]
+def measure_on(config):
+    serve = simulated(config)
+
+    def measure(rate):
+        rows = serve(LOAD.at(rate), rate)
+        return [(row.scheduled, row.sent, row.first) for row in rows]
+
+    return measure
 
 
-@pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
-def test_a_right_part_is_accepted_and_covers_each_weight_of_the_bundled_model(part) -> None:
-    rule = check.lesson_20(part)
-    assert rule is not None
-    config = read_config(BUNDLED)
-    cuts = own_cuts(Parallel(tensor=2, cut=rule), config)
-    for name, own in cuts[0].items():
-        other = cuts[1][name]
-        assert sum(len(rows) * len(columns) for rows, columns in (own, other)) > 0
-        assert own != other
-    local = Shard(Parallel(tensor=2), config, 0).local
-    assert len(cuts[0]["gate_proj"][0]) == local.intermediate_size
+def test_the_functions_find_the_simulated_capacity_and_the_settings_double_it():
+    found = [one(measure_on(EngineConfig()), 1000.0) for one in (solution, by_sweep)]
+    assert max(found) < 1.2 * min(found)
+    assert solution(measure_on(EngineConfig(**DOUBLED)), 1000.0) >= 2 * found[0]
 
 
-def test_a_right_part_divides_the_real_model() -> None:
-    params = SamplingParams(max_tokens=12, temperature=0)
-    rule = check.lesson_20(the_last_units_first)
-    engine = Engine.load("bundled", parallel=Parallel(tensor=2, cut=rule))
-    told = [
-        one.complete(["Once upon a time"], params, progress=False)[0].token_ids
-        for one in (engine, Engine.load("bundled"))
-    ]
-    engine.runner.close()
-    assert told[0] == told[1]
+@pytest.mark.parametrize("kind", ["tail", "stray", "late", "rejects"])
+def test_a_server_keeps_the_limit_up_to_its_capacity_and_no_further(kind):
+    server = Server(kind, 12.0)
+    for rate, kept in ((1.0, True), (12.0, True), (12.6, False)):
+        waits = sorted(inf if first is None else first - due for due, _, first in server.rows(rate))
+        assert (waits[197] <= server.limit_ms) is kept

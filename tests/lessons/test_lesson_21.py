@@ -1,74 +1,76 @@
-"""Lesson 21's exercise: right counts are accepted and size an engine's memory."""
+"""Lesson 21's exercise: right parts are accepted, and divide the real model."""
 
 import numpy as np
 import pytest
 
-from checks import check, lesson_21
-from checks.lesson_21 import truth, written_out
-from engine import Cost, EngineConfig, simulate
-from engine.models.configurations import CONFIGURATIONS
-from engine.models.kv_sizes import kv_sizes
-from engine.simulation.speakers import Speaker, workload_of
-from solutions.lesson_21 import kv_bytes as solution
-from visualizer import read
+from checks import check
+from engine import Engine, SamplingParams
+from engine.models.config_file import read_config
+from engine.models.loader import BUNDLED
+from engine.parallel import Parallel
+from engine.parallel.shards import Shard, own_cuts
+from solutions.lesson_21 import cut as solution
 
-OWN = lesson_21.truth
+OWN = None
 
 
 def size(case):
-    return case.right
+    return (case.units % case.parts > 0, case.units, case.parts)
 
 
-def in_numpy(config, tokens, bytes_per_value):
-    return np.int64(solution(config, tokens, bytes_per_value))
+def with_numpy(name, rows, columns, unit, part, parts):
+    is_second = name in {"o", "down"}
+    along = columns if is_second else rows
+    own = np.concatenate(
+        [*np.array_split(np.arange(along).reshape(-1, unit), parts)[part], np.arange(0)]
+    ).astype(int)
+    return (np.arange(rows), own) if is_second else (own, np.arange(columns))
 
 
-def in_floats(config, tokens, bytes_per_value):
-    return solution(config, tokens, 1) * float(bytes_per_value)
+def the_first_get_the_rest(name, rows, columns, unit, part, parts):
+    along = columns if name in ("o", "down") else rows
+    least, more = divmod(along // unit, parts)
+    start = part * least + min(part, more)
+    own = [*range(start * unit, (start + least + (part < more)) * unit)]
+    return [[*range(rows)], own] if name in ("o", "down") else [own, [*range(columns)]]
 
 
-def layer_by_layer(config, tokens, bytes_per_value):
-    total = 0
-    for layer in range(config["num_hidden_layers"]):
-        kinds = config.get("layer_types")
-        kept = tokens
-        if kinds and kinds[layer] == "sliding_attention":
-            kept = min(kept, config["sliding_window"])
-        rank = config.get("kv_lora_rank")
-        heads = config.get("num_key_value_heads") or config["num_attention_heads"]
-        head_dim = config.get("head_dim")
-        if head_dim is None:
-            head_dim = config["hidden_size"] / config["num_attention_heads"]
-        per_token = rank + config["qk_rope_head_dim"] if rank else heads * head_dim * 2
-        total += kept * per_token * bytes_per_value
-    return round(total)
+def by_another_way(name, rows, columns, unit, part, parts):
+    if name in ("o", "down"):
+        first, second = by_another_way("up", columns, rows, unit, part, parts)
+        return second, first
+    edges = [round(rows / unit * edge / parts) * unit for edge in (part, part + 1)]
+    return range(*edges), range(columns)
 
 
-def without_null(config, tokens, bytes_per_value):
-    entries = {name: value for name, value in config.items() if value is not None}
-    entries.setdefault("layer_types", ["full_attention"] * entries["num_hidden_layers"])
-    return solution(entries, tokens, bytes_per_value)
+def the_last_units_first(name, rows, columns, unit, part, parts):
+    return solution(name, rows, columns, unit, parts - 1 - part, parts)
 
 
-@pytest.mark.parametrize("right", [solution, in_numpy, in_floats, layer_by_layer, without_null])
-def test_every_right_count_is_accepted_and_sizes_an_engine(right) -> None:
-    assert check.lesson_21(right) is right
-    memory = int((72e9 - kv_sizes(CONFIGURATIONS["Llama 3.1 8B"].entries).weights) / 64)
-    slots = int(memory // right(written_out("Llama 3.1 8B"), 1, 2))
-    people = workload_of(Speaker(f"{n}", own=120, output=8) for n in range(60))
-    config = EngineConfig(
-        max_kv_tokens=slots, max_batch_size=128, token_budget=16384, prefix_cache=False
-    )
-    log = simulate(people, config, cost=Cost(10, 0.01))
-    assert max(step.batch for step in read(log).step_rows) == 52
+RIGHT = [solution, with_numpy, the_first_get_the_rest, by_another_way, the_last_units_first]
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_the_lessons_own_count_is_that_of_the_engine(name: str) -> None:
-    for tokens in (1, 500, 100_000):
-        expected = kv_sizes(CONFIGURATIONS[name].entries).per_sequence(tokens)
-        assert (
-            truth(written_out(name), tokens, 2)
-            == solution(written_out(name), tokens, 2)
-            == expected
-        )
+@pytest.mark.parametrize("part", RIGHT, ids=lambda part: part.__name__)
+def test_a_right_part_is_accepted_and_covers_each_weight_of_the_bundled_model(part) -> None:
+    rule = check.lesson_21(part)
+    assert rule is not None
+    config = read_config(BUNDLED)
+    cuts = own_cuts(Parallel(tensor=2, cut=rule), config)
+    for name, own in cuts[0].items():
+        other = cuts[1][name]
+        assert sum(len(rows) * len(columns) for rows, columns in (own, other)) > 0
+        assert own != other
+    local = Shard(Parallel(tensor=2), config, 0).local
+    assert len(cuts[0]["gate_proj"][0]) == local.intermediate_size
+
+
+def test_a_right_part_divides_the_real_model() -> None:
+    params = SamplingParams(max_tokens=12, temperature=0)
+    rule = check.lesson_21(the_last_units_first)
+    engine = Engine.load("bundled", parallel=Parallel(tensor=2, cut=rule))
+    told = [
+        one.complete(["Once upon a time"], params, progress=False)[0].token_ids
+        for one in (engine, Engine.load("bundled"))
+    ]
+    engine.runner.close()
+    assert told[0] == told[1]

@@ -1,56 +1,74 @@
-"""Lesson 22's exercise: right keys are accepted, and the engine's cache finds blocks by them."""
+"""Lesson 22's exercise: right counts are accepted and size an engine's memory."""
 
-import hashlib
-import json
-
+import numpy as np
 import pytest
 
 from checks import check, lesson_22
-from checks.broken import Broken
+from checks.lesson_22 import truth, written_out
 from engine import Cost, EngineConfig, simulate
+from engine.models.configurations import CONFIGURATIONS
+from engine.models.kv_sizes import kv_sizes
 from engine.simulation.speakers import Speaker, workload_of
-from solutions.lesson_22 import block_key as solution
+from solutions.lesson_22 import kv_bytes as solution
 from visualizer import read
 
-OWN = simulate
+OWN = lesson_22.truth
 
 
 def size(case):
-    return case.runs, case.blocks
+    return case.right
 
 
-def everything(before, tokens, adapter, salt):
-    return before, tuple(tokens), adapter, salt
+def in_numpy(config, tokens, bytes_per_value):
+    return np.int64(solution(config, tokens, bytes_per_value))
 
 
-def flat(before, tokens, adapter, salt):
-    return (*(before or (adapter, salt)), *tokens)
+def in_floats(config, tokens, bytes_per_value):
+    return solution(config, tokens, 1) * float(bytes_per_value)
 
 
-def hashed(before, tokens, adapter, salt):
-    return hash((before, *tokens, adapter, salt))
+def layer_by_layer(config, tokens, bytes_per_value):
+    total = 0
+    for layer in range(config["num_hidden_layers"]):
+        kinds = config.get("layer_types")
+        kept = tokens
+        if kinds and kinds[layer] == "sliding_attention":
+            kept = min(kept, config["sliding_window"])
+        rank = config.get("kv_lora_rank")
+        heads = config.get("num_key_value_heads") or config["num_attention_heads"]
+        head_dim = config.get("head_dim")
+        if head_dim is None:
+            head_dim = config["hidden_size"] / config["num_attention_heads"]
+        per_token = rank + config["qk_rope_head_dim"] if rank else heads * head_dim * 2
+        total += kept * per_token * bytes_per_value
+    return round(total)
 
 
-def digest(before, tokens, adapter, salt):
-    return hashlib.sha256(json.dumps([before, tokens, adapter, salt]).encode()).hexdigest()
+def without_null(config, tokens, bytes_per_value):
+    entries = {name: value for name, value in config.items() if value is not None}
+    entries.setdefault("layer_types", ["full_attention"] * entries["num_hidden_layers"])
+    return solution(entries, tokens, bytes_per_value)
 
 
-@pytest.mark.parametrize("right", [solution, everything, flat, hashed, digest])
-def test_every_right_key_is_accepted_and_finds_what_the_engines_own_finds(right) -> None:
-    firms = [("", ""), ("law", ""), ("law", "k7"), ("toys", "k7"), ("", "k7")] * 4
-    people = [
-        Speaker(f"{n}", step=2 * n + 1, shared=48, own=8, output=4, adapter=adapter, salt=salt)
-        for n, (adapter, salt) in enumerate(firms)
-    ]
-    config = EngineConfig(prefix_cache="hash", max_loras=1, max_kv_tokens=320)
-    served = check.lesson_22(right)(workload_of(people), config, cost=Cost(10, 0.25))
-    own = simulate(workload_of(people), config, cost=Cost(10, 0.25))
-    found = [row.cached_tokens for row in read(served).request_rows]
-    assert list(served)[1:] == list(own)[1:], "all but the date"
-    assert 0 in found and 48 in found
+@pytest.mark.parametrize("right", [solution, in_numpy, in_floats, layer_by_layer, without_null])
+def test_every_right_count_is_accepted_and_sizes_an_engine(right) -> None:
+    assert check.lesson_22(right) is right
+    memory = int((72e9 - kv_sizes(CONFIGURATIONS["Llama 3.1 8B"].entries).weights) / 64)
+    slots = int(memory // right(written_out("Llama 3.1 8B"), 1, 2))
+    people = workload_of(Speaker(f"{n}", own=120, output=8) for n in range(60))
+    config = EngineConfig(
+        max_kv_tokens=slots, max_batch_size=128, token_budget=16384, prefix_cache=False
+    )
+    log = simulate(people, config, cost=Cost(10, 0.01))
+    assert max(step.batch for step in read(log).step_rows) == 52
 
 
-def test_a_key_without_the_adapter_makes_the_engine_read_wrong_kv() -> None:
-    run = lesson_22.cases()[-1]
-    with pytest.raises(Broken, match="reads wrong KV"):
-        lesson_22.attempt(lambda before, tokens, adapter, salt: (before, *tokens, salt), run)
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_the_lessons_own_count_is_that_of_the_engine(name: str) -> None:
+    for tokens in (1, 500, 100_000):
+        expected = kv_sizes(CONFIGURATIONS[name].entries).per_sequence(tokens)
+        assert (
+            truth(written_out(name), tokens, 2)
+            == solution(written_out(name), tokens, 2)
+            == expected
+        )

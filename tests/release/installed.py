@@ -44,7 +44,7 @@ from pathlib import Path
 from underglass.workbook import update
 update(Path("mine"))
 """
-LESSONS = ("04_continuous_batching", "14_a_real_vllm_under_the_same_glass")
+LESSONS = ("04_continuous_batching", "11_a_real_vllm_under_the_same_glass")
 
 
 class Installed:

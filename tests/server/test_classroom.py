@@ -15,7 +15,7 @@ import pytest
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import Preempted, RequestFinished, StepScheduled
 from server.api.live import PAGES
-from solutions.lesson_13 import report
+from solutions.lesson_12 import report
 from tests.facts import assert_names
 from tests.server.console import invoke
 from tests.server.harness import Caller, ForkedServer, get, post, queue, trace, until
@@ -183,7 +183,7 @@ def test_different_stories_fill_the_memory_and_equal_ones_do_not(room):
     callers += room.tap(STORIES[number * 7 % 11] for number in range(30))
     stopped = room.run_until("preemption")
     assert stopped["reason"] == "preemption" and 80 <= stopped["step"] <= 120
-    # Homework: the run's file, for the report of lesson 13.
+    # Homework: the run's file, for the report of lesson 12.
     room.step(100)
     room.restart()  # ends the file
     files = sorted(room.folder.glob("class*.jsonl"), key=lambda path: (len(path.stem), path.stem))

@@ -56,7 +56,7 @@ def serve_class(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         Path | None,
         option(
             "Class",
-            "File for the event log, which is the homework of lesson 13.",
+            "File for the event log, which is the homework of lesson 12.",
             show_default="class-DATE-TIME.jsonl",
         ),
     ] = None,

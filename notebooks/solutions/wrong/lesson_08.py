@@ -1,26 +1,19 @@
 """Lesson 08: plausible wrong parts and the promises that they break."""
 
+from checks.broken import CommonPromise
 from checks.lesson_08 import Promise
 
-BUDGET = "int((itl_goal_ms - base_ms) // per_token_ms)"
-FITS = "return budget if budget > decodes else None"
+MAY_GO = "not children + lock"
 
 WRONG = {
-    Promise.WHOLE: {"a_whole_float": {BUDGET: BUDGET[4:-1]}},
-    Promise.WITHIN_GOAL: {
-        "forgets_the_base": {"(itl_goal_ms - base_ms)": "itl_goal_ms"},
-        "rounds_up": {BUDGET: "-int((base_ms - itl_goal_ms) // per_token_ms)"},
-        "never_gives_up": {FITS: "return max(budget, decodes + 1)"},
+    Promise.CHOOSES_ONE: {
+        "gives_up_early": {"if may_go else": "if may_go and not any(row[2] for row in nodes) else"}
     },
-    Promise.ROOM_FOR_PROMPT: {
-        "leaves_nothing_for_a_prompt": {"budget > decodes": "budget >= decodes"},
-        "without_the_decodes": {"return budget if": "return budget - decodes if"},
-    },
-    Promise.LARGEST: {"tries_up_to_a_thousand": {BUDGET: f"min(999, {BUDGET})"}},
-    Promise.NONE_IF_IMPOSSIBLE: {
-        "gives_up_early": {"budget > decodes": "budget > decodes + 1"},
-        "stays_below_the_goal": {
-            FITS: f"budget -= base_ms + per_token_ms * budget == itl_goal_ms\n    {FITS}"
-        },
-    },
+    Promise.ROOT_STAYS: {"the_root_as_well": {f"if id_ and {MAY_GO}": f"if {MAY_GO}"}},
+    Promise.IS_ID: {"returns_the_node": {"min(may_go)[1]": "min(may_go)"}},
+    Promise.ONLY_LEAVES: {"the_oldest_of_all": {MAY_GO: "not lock"}},
+    Promise.LOCKED_STAYS: {"whoever_reads_it": {MAY_GO: "not children"}},
+    Promise.LRU: {"takes_the_id_for_its_age": {"[(last, id_)": "[(id_, id_)"}},
+    CommonPromise.ANSWERS: {"raises_where_nothing_may": {" if may_go else None": ""}},
+    CommonPromise.UNCHANGED: {"throws_out": {"    return": "    nodes.clear()\n    return"}},
 }

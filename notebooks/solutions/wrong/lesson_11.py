@@ -1,64 +1,42 @@
 """Lesson 11: plausible wrong parts and the promises that they break."""
 
+from checks.broken import CommonPromise
 from checks.lesson_11 import Promise
 
-FULL = "if len((self._text + text).encode()) > self._limit:"
-TAKEN = 'text, self._text = self._text, ""'
-WAIT = "        await self._ready.wait()\n"
-CLEAR = "        if self._reason is None:\n            self._ready.clear()\n"
-END = "return text, self._reason"
+HEAD = "if head is None:\n        return None"
+SEATS = "if step.running == step.max_num_seqs:"
+BUDGET = "if step.budget_left == 0:"
+BLOCKS = "-(-head.tokens // head.block_size)"
+CHUNK = "min(head.tokens - head.cached_blocks * head.block_size, step.budget_left)"
 
 WRONG = {
-    Promise.NEVER_WAITS: {"WaitsForTheReader": {"def put": "async def put"}},
-    Promise.GET_WAITS: {"DoesNotLetItselfBeAwaited": {"async def get": "def get", WAIT: ""}},
-    Promise.PUT_ANSWERS: {"SaysNothing": {"return True": "return None"}},
-    Promise.BOUNDED: {
-        "CountsLetters": {FULL: "if len(self._text + text) > self._limit:"},
-    },
-    Promise.TAKES_WHAT_FITS: {
-        "FillsToTheBrimOnly": {"> self._limit": ">= self._limit"},
-        "CountsWhatHasLeft": {
-            "        self._reason: str": '        self._sent = ""\n        self._reason: str',
-            "(self._text + text)": "(self._sent + text)",
-            "self._text += text": "self._text += text\n        self._sent += text",
-        },
-    },
-    Promise.WAKES: {
-        "NeverWakes": {"self._text += text\n        self._ready.set()": "self._text += text"},
-        "EndsWithoutWaking": {
-            "self._reason = reason\n        self._ready.set()": "self._reason = reason"
-        },
-        "FallsAsleepBeforeTheReason": {
-            CLEAR: "        self._ready.clear()\n",
-            END: 'return (text, None) if text else ("", self._reason)',
-        },
-    },
-    Promise.GET_ANSWERS: {
-        "GivesTextOnly": {END: "return text"},
-        "ReasonSwapped": {END: "return self._reason, text"},
-    },
-    Promise.SAME_TEXT: {
-        "KeepsWhatIsRead": {TAKEN: "text = self._text"},
-        "MakesRoomForWhatItRejects": {
-            "return False": "self._text = (self._text + text)[-self._limit :]\n            return False"
-        },
-    },
-    Promise.NOT_EMPTY: {"DoesNotWait": {WAIT: ""}},
-    Promise.FIRST_REASON: {
-        "TheLastReasonCounts": {
-            "if self._reason is None:\n            self._reason": "if reason:\n            self._reason"
-        },
-        "EmptyStringForNoReason": {END: f'{END} or ""'},
-    },
-    Promise.REASON_LAST: {
-        "EndsBeforeTheText": {
-            WAIT: f'{WAIT}        if self._reason is not None:\n            return "", self._reason\n'
+    Promise.REASON: {"calls_it_no_free_blocks": {"whole_sequence": "no_free_blocks"}},
+    Promise.NOTHING_WAITS: {
+        "has_a_reason_though_nothing_waits": {
+            HEAD: HEAD.replace("return None", 'return "batch_full"')
         }
     },
-    Promise.OWN_OUTBOX: {
-        "KeepsItsTextInTheClass": {
-            TAKEN: 'text = self._text\n        self._text = text if self._reason else ""',
-            "self._text": "Outbox._text",
+    Promise.AFTER_PREEMPTION: {"forgets_the_preemption": {"if step.preempted:": "if not step:"}},
+    Promise.SEATS: {"has_a_seat_too_many": {SEATS: SEATS.replace("==", ">")}},
+    Promise.BUDGET: {"forgets_the_budget": {BUDGET: BUDGET.replace("==", "<")}},
+    Promise.WHOLE: {
+        "first_chunk_instead_of_the_whole_prompt": {
+            f"{BLOCKS} - head.cached_blocks": BLOCKS.replace("head.tokens", CHUNK)
+        },
+        "rounds_down": {BLOCKS: "head.tokens // head.block_size"},
+    },
+    Promise.REUSED: {
+        "asks_for_cached_blocks_again": {" - head.cached_blocks": "", " - head.evictable": ""}
+    },
+    Promise.TAKEN: {"counts_a_block_as_free_and_as_found": {" - head.evictable": ""}},
+    Promise.ADMITTED: {
+        "wants_a_budget_for_the_whole_prompt": {BUDGET: "if step.budget_left < head.tokens:"},
+        "wants_one_block_to_spare": {"needed >": "needed >="},
+    },
+    Promise.FIRST: {
+        "looks_at_the_budget_before_the_seats": {
+            SEATS: f'{BUDGET}\n        return "token_budget"\n    {SEATS}'
         }
     },
+    CommonPromise.ANSWERS: {"forgets_that_nothing_may_wait": {HEAD: ""}},
 }

@@ -1,34 +1,40 @@
 """Lesson 12: plausible wrong parts and the promises that they break."""
 
-from checks.broken import CommonPromise
-from checks.lesson_12 import Promise
+from checks.lesson_12 import Promise, cases
 
-LOOP = "range(1, len(fetch_us) + 1)"
-TOTAL = "sum(fetch_us[:count]) + sum(compute_us[count:])"
+CASES = cases()[-1:]  # the afternoon
+SJF = "**tried(log, 17, {'policy': 'sjf'})"
+
+
+def with_(entries: str) -> str:
+    """Code that returns the solution's report with other entries."""
+    return f"found = solution(log)\nreturn found | {{{entries}}}"
+
 
 WRONG = {
-    Promise.NUMBER: {
-        "returns_the_time": {"return best": "return least"},
-        "returns_none_without_blocks": {"return best": "return best if fetch_us else None"},
+    Promise.KEYS: {"returns_an_id": "return read(log).requests.index[0]"},
+    Promise.IN_THE_LOG: {"a_stranger": with_("'request': 99")},
+    Promise.LONGEST_WAIT: {"the_longest_run": with_("'request': 11")},
+    Promise.CAUSE_IN_THE_LOG: {
+        "a_list_of_causes": with_("'cause': ['batch_full']"),
     },
-    Promise.LEAST: {
-        "stops_at_the_first_dear_block": {
-            "total <= least:": "fetch_us[count - 1] > compute_us[count - 1]:\n            break\n"
-            "        if total <= least:"
-        },
-        "fetches_all_or_nothing": {LOOP: "{0, len(fetch_us)}"},
-        "fetches_the_last_ones": {
-            TOTAL: "sum(compute_us[:-count]) + sum(fetch_us[-count:])",
-        },
-        "forgets_what_is_computed": {TOTAL: "sum(fetch_us[:count])"},
-        "computes_what_it_fetched": {"compute_us[count:]": "compute_us[:count]"},
-        "never_fetches_all": {LOOP: "range(1, len(fetch_us))"},
-        "forgets_what_none_costs": {
-            "best, least = 0, sum(compute_us)": 'best, least = 0, float("inf")'
-        },
+    Promise.MOST_STEPS: {"a_rare_cause": with_("'cause': 'whole_sequence'")},
+    Promise.EVIDENCE_STEPS: {"evidence_in_words": with_("'evidence': 'all of them'")},
+    Promise.EVIDENCE_HAS_CAUSE: {"evidence_of_another_cause": with_("'evidence': [40, 45, 41]")},
+    Promise.EVIDENCE_IN_WAIT: {"evidence_after_the_wait": with_("'evidence': [76]")},
+    Promise.ENOUGH_EVIDENCE: {"one_step_of_evidence": with_("'evidence': [40]")},
+    Promise.CHANGE: {
+        "no_change": with_("'change': {}"),
+        "all_of_the_trial": with_(
+            "'change': {key: found[key] for key in ('change', 'gain', 'cost')}"
+        ),
     },
-    Promise.EQUAL: {"takes_the_smaller_of_equals": {"total <= least": "total < least"}},
-    CommonPromise.UNCHANGED: {
-        "sorts_the_prices": {"    best, least = 0": "    fetch_us.sort()\n    best, least = 0"}
+    Promise.REPLAYABLE: {"an_unknown_setting": with_("'change': {'memory': 9}")},
+    Promise.SHORTER: {"a_change_in_vain": with_("'change': {'max_kv_tokens': 960}, 'gain': 0")},
+    Promise.GAIN: {
+        "a_gain_that_is_a_float": with_("'gain': float(found['gain'])"),
     },
+    Promise.HIGHEST_COST: {"no_cost": with_(f"{SJF}, 'cost': None")},
+    Promise.COST_IN_REPLAY: {"a_guessed_cost": with_(f"{SJF}, 'cost': (20, 1)")},
+    Promise.COST: {"a_cost_without_a_payer": with_(f"{SJF}, 'cost': 77")},
 }

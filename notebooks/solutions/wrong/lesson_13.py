@@ -1,40 +1,64 @@
 """Lesson 13: plausible wrong parts and the promises that they break."""
 
-from checks.lesson_13 import Promise, cases
+from checks.lesson_13 import Promise
 
-CASES = cases()[-1:]  # the afternoon
-SJF = "**tried(log, 17, {'policy': 'sjf'})"
-
-
-def with_(entries: str) -> str:
-    """Code that returns the solution's report with other entries."""
-    return f"found = solution(log)\nreturn found | {{{entries}}}"
-
+FULL = "if len((self._text + text).encode()) > self._limit:"
+TAKEN = 'text, self._text = self._text, ""'
+WAIT = "        await self._ready.wait()\n"
+CLEAR = "        if self._reason is None:\n            self._ready.clear()\n"
+END = "return text, self._reason"
 
 WRONG = {
-    Promise.KEYS: {"returns_an_id": "return read(log).requests.index[0]"},
-    Promise.IN_THE_LOG: {"a_stranger": with_("'request': 99")},
-    Promise.LONGEST_WAIT: {"the_longest_run": with_("'request': 11")},
-    Promise.CAUSE_IN_THE_LOG: {
-        "a_list_of_causes": with_("'cause': ['batch_full']"),
+    Promise.NEVER_WAITS: {"WaitsForTheReader": {"def put": "async def put"}},
+    Promise.GET_WAITS: {"DoesNotLetItselfBeAwaited": {"async def get": "def get", WAIT: ""}},
+    Promise.PUT_ANSWERS: {"SaysNothing": {"return True": "return None"}},
+    Promise.BOUNDED: {
+        "CountsLetters": {FULL: "if len(self._text + text) > self._limit:"},
     },
-    Promise.MOST_STEPS: {"a_rare_cause": with_("'cause': 'whole_sequence'")},
-    Promise.EVIDENCE_STEPS: {"evidence_in_words": with_("'evidence': 'all of them'")},
-    Promise.EVIDENCE_HAS_CAUSE: {"evidence_of_another_cause": with_("'evidence': [40, 45, 41]")},
-    Promise.EVIDENCE_IN_WAIT: {"evidence_after_the_wait": with_("'evidence': [76]")},
-    Promise.ENOUGH_EVIDENCE: {"one_step_of_evidence": with_("'evidence': [40]")},
-    Promise.CHANGE: {
-        "no_change": with_("'change': {}"),
-        "all_of_the_trial": with_(
-            "'change': {key: found[key] for key in ('change', 'gain', 'cost')}"
-        ),
+    Promise.TAKES_WHAT_FITS: {
+        "FillsToTheBrimOnly": {"> self._limit": ">= self._limit"},
+        "CountsWhatHasLeft": {
+            "        self._reason: str": '        self._sent = ""\n        self._reason: str',
+            "(self._text + text)": "(self._sent + text)",
+            "self._text += text": "self._text += text\n        self._sent += text",
+        },
     },
-    Promise.REPLAYABLE: {"an_unknown_setting": with_("'change': {'memory': 9}")},
-    Promise.SHORTER: {"a_change_in_vain": with_("'change': {'max_kv_tokens': 960}, 'gain': 0")},
-    Promise.GAIN: {
-        "a_gain_that_is_a_float": with_("'gain': float(found['gain'])"),
+    Promise.WAKES: {
+        "NeverWakes": {"self._text += text\n        self._ready.set()": "self._text += text"},
+        "EndsWithoutWaking": {
+            "self._reason = reason\n        self._ready.set()": "self._reason = reason"
+        },
+        "FallsAsleepBeforeTheReason": {
+            CLEAR: "        self._ready.clear()\n",
+            END: 'return (text, None) if text else ("", self._reason)',
+        },
     },
-    Promise.HIGHEST_COST: {"no_cost": with_(f"{SJF}, 'cost': None")},
-    Promise.COST_IN_REPLAY: {"a_guessed_cost": with_(f"{SJF}, 'cost': (20, 1)")},
-    Promise.COST: {"a_cost_without_a_payer": with_(f"{SJF}, 'cost': 77")},
+    Promise.GET_ANSWERS: {
+        "GivesTextOnly": {END: "return text"},
+        "ReasonSwapped": {END: "return self._reason, text"},
+    },
+    Promise.SAME_TEXT: {
+        "KeepsWhatIsRead": {TAKEN: "text = self._text"},
+        "MakesRoomForWhatItRejects": {
+            "return False": "self._text = (self._text + text)[-self._limit :]\n            return False"
+        },
+    },
+    Promise.NOT_EMPTY: {"DoesNotWait": {WAIT: ""}},
+    Promise.FIRST_REASON: {
+        "TheLastReasonCounts": {
+            "if self._reason is None:\n            self._reason": "if reason:\n            self._reason"
+        },
+        "EmptyStringForNoReason": {END: f'{END} or ""'},
+    },
+    Promise.REASON_LAST: {
+        "EndsBeforeTheText": {
+            WAIT: f'{WAIT}        if self._reason is not None:\n            return "", self._reason\n'
+        }
+    },
+    Promise.OWN_OUTBOX: {
+        "KeepsItsTextInTheClass": {
+            TAKEN: 'text = self._text\n        self._text = text if self._reason else ""',
+            "self._text": "Outbox._text",
+        }
+    },
 }

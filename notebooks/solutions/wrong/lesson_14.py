@@ -3,40 +3,55 @@
 from checks.broken import CommonPromise
 from checks.lesson_14 import Promise
 
-HEAD = "if head is None:\n        return None"
-SEATS = "if step.running == step.max_num_seqs:"
-BUDGET = "if step.budget_left == 0:"
-BLOCKS = "-(-head.tokens // head.block_size)"
-CHUNK = "min(head.tokens - head.cached_blocks * head.block_size, step.budget_left)"
+REJECTED = "number >= model[draft] / drafter[draft]"
+LEFT = "max(0.0, mine - its) for mine, its in zip(model, drafter, strict=True)"
+BONUS = "return [*kept, pick(p[-1])]"
 
 WRONG = {
-    Promise.REASON: {"calls_it_no_free_blocks": {"whole_sequence": "no_free_blocks"}},
-    Promise.NOTHING_WAITS: {
-        "has_a_reason_though_nothing_waits": {
-            HEAD: HEAD.replace("return None", 'return "batch_full"')
-        }
-    },
-    Promise.AFTER_PREEMPTION: {"forgets_the_preemption": {"if step.preempted:": "if not step:"}},
-    Promise.SEATS: {"has_a_seat_too_many": {SEATS: SEATS.replace("==", ">")}},
-    Promise.BUDGET: {"forgets_the_budget": {BUDGET: BUDGET.replace("==", "<")}},
-    Promise.WHOLE: {
-        "first_chunk_instead_of_the_whole_prompt": {
-            f"{BLOCKS} - head.cached_blocks": BLOCKS.replace("head.tokens", CHUNK)
+    Promise.TOKENS: {"returns_a_count": {BONUS: "return len(kept)"}},
+    Promise.MODELS_VOICE: {
+        "draws_from_the_model_again": {"pick(left)": "pick(model)"},
+        "keeps_what_the_model_likes_at_least_as_much": {REJECTED: "model[draft] < drafter[draft]"},
+        "compares_with_the_models_probability": {REJECTED: "number >= model[draft]"},
+        "upside_down": {REJECTED: "number * model[draft] >= drafter[draft]"},
+        "never_the_rejected_word": {
+            LEFT: "share * (word != draft) for word, share in enumerate(model)"
         },
-        "rounds_down": {BLOCKS: "head.tokens // head.block_size"},
+        "the_rest_of_the_first_position": {
+            LEFT: LEFT.replace("model, drafter", "p[0], q[0]"),
+            "pick(left)": "pick(left if sum(left) else model)",
+        },
     },
-    Promise.REUSED: {
-        "asks_for_cached_blocks_again": {" - head.cached_blocks": "", " - head.evictable": ""}
+    Promise.STOPS_AT_REJECTION: {
+        "goes_on_after_a_refusal": {"return [*kept, pick(left)]": "draft = pick(left)"}
     },
-    Promise.TAKEN: {"counts_a_block_as_free_and_as_found": {" - head.evictable": ""}},
-    Promise.ADMITTED: {
-        "wants_a_budget_for_the_whole_prompt": {BUDGET: "if step.budget_left < head.tokens:"},
-        "wants_one_block_to_spare": {"needed >": "needed >="},
+    Promise.AT_MOST_ONE_MORE: {
+        "two_more_for_all_kept": {BONUS: "return [*kept, pick(p[-1]), pick(p[-1])]"}
     },
-    Promise.FIRST: {
-        "looks_at_the_budget_before_the_seats": {
-            SEATS: f'{BUDGET}\n        return "token_budget"\n    {SEATS}'
-        }
+    Promise.OWN_TOKEN: {
+        "forgets_the_bonus": {BONUS: "return kept"},
+        "one_draft_too_few": {"drafts, uniforms, strict": "drafts[:-1], uniforms, strict"},
+        "takes_the_likeliest_instead_of_pick": {"pick(left)": "left.index(max(left))"},
     },
-    CommonPromise.ANSWERS: {"forgets_that_nothing_may_wait": {HEAD: ""}},
+    Promise.BONUS: {
+        "draws_the_bonus_from_the_row_before": {"pick(p[-1])": "pick(p[-2])"},
+        "a_bonus_from_the_second_row": {"pick(p[-1])": "pick(p[1])"},
+    },
+    Promise.ONE_WEIGHT_EACH: {"too_few_weights": {"pick(left)": "pick(left[1:])"}},
+    Promise.WEIGHTS: {
+        "negative_weights": {"max(0.0, mine - its)": "mine - its"},
+        "rest_of_the_last_row": {LEFT: LEFT.replace("model, drafter", "p[-1], q[-1]")},
+    },
+    Promise.KEPT: {
+        "own_random_numbers": {
+            REJECTED: REJECTED.replace("number", "CHANCE.random()"),
+            "from engine": "import random\n\nfrom engine",
+            "import Pick": "import Pick\n\nCHANCE = random.Random(7)",
+        },
+        "one_number_for_all": {"uniforms, strict": "uniforms[:1] * len(drafts), strict"},
+    },
+    Promise.REJECTED: {"keeps_at_equality": {"number >=": "number >"}},
+    CommonPromise.UNCHANGED: {
+        "changes_the_drafts": {BONUS: "drafts.append(pick(p[-1]))\n    return drafts"}
+    },
 }

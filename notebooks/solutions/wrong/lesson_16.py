@@ -1,46 +1,34 @@
 """Lesson 16: plausible wrong parts and the promises that they break."""
 
+from checks.broken import CommonPromise
 from checks.lesson_16 import Promise
 
-REACHED = "if self.computed == self.known + self.placeholders:"
-RESTART = 'known tokens."""\n        self.placeholders = self.computed = 0'
-LOST = "        if self.ended or self.lost:\n            self.lost = False\n"
+LOOP = "range(1, len(fetch_us) + 1)"
+TOTAL = "sum(fetch_us[:count]) + sum(compute_us[count:])"
 
 WRONG = {
     Promise.NUMBER: {
-        "ForgetsToCountTheToken": {
-            "self.known += 1": "self.known += 0",
-            "self.ended = ends or self.known": "self.ended = ends or self.known + 1",
+        "returns_the_time": {"return best": "return least"},
+        "returns_none_without_blocks": {"return best": "return best if fetch_us else None"},
+    },
+    Promise.LEAST: {
+        "stops_at_the_first_dear_block": {
+            "total <= least:": "fetch_us[count - 1] > compute_us[count - 1]:\n            break\n"
+            "        if total <= least:"
+        },
+        "fetches_all_or_nothing": {LOOP: "{0, len(fetch_us)}"},
+        "fetches_the_last_ones": {
+            TOTAL: "sum(compute_us[:-count]) + sum(fetch_us[-count:])",
+        },
+        "forgets_what_is_computed": {TOTAL: "sum(fetch_us[:count])"},
+        "computes_what_it_fetched": {"compute_us[count:]": "compute_us[:count]"},
+        "never_fetches_all": {LOOP: "range(1, len(fetch_us))"},
+        "forgets_what_none_costs": {
+            "best, least = 0, sum(compute_us)": 'best, least = 0, float("inf")'
         },
     },
-    Promise.ONLY_ASKS: {
-        "CountsWhenAsked": {"        length =": "        self.computed += 1\n        length ="}
+    Promise.EQUAL: {"takes_the_smaller_of_equals": {"total <= least": "total < least"}},
+    CommonPromise.UNCHANGED: {
+        "sorts_the_prices": {"    best, least = 0": "    fetch_us.sort()\n    best, least = 0"}
     },
-    Promise.OWN_COUNTS: {"KeepsItsCountsInTheClass": {"self.known": "Ahead.known"}},
-    Promise.ALL_TOKENS: {"APlaceholderForEachChunk": {REACHED: "if count:"}},
-    Promise.GOES_ON: {
-        "CountsOnlyKnownTokens": {
-            "else length - self.computed": "else max(0, self.known - self.computed)"
-        }
-    },
-    Promise.EXISTS: {
-        "ForgetsWhatHadARow": {
-            "self.placeholders += 1": "self.placeholders += 1\n        self.computed -= count"
-        }
-    },
-    Promise.MAX_TOKENS: {"ForgetsMaxTokens": {" or length == self.last": ""}},
-    Promise.ENDED: {"WantsAfterTheEnd": {"0 if self.ended or": "0 if"}},
-    Promise.AGAIN: {
-        "TakesOffOnePlaceholderTooMany": {"max(0, self.placeholders - 1)": "self.placeholders - 1"},
-    },
-    Promise.TRUE_OR_FALSE: {"ReturnsNothing": {"return True": "return None"}},
-    Promise.IN_THE_TEXT: {
-        "LeavesTheStopTokenOut": {"return True": "return not ends"},
-        "DropsTheTokenInFlight": {
-            "self.ended = False": "self.ended = self.lost = False",
-            "        if self.ended:\n": LOST,
-            RESTART: f"{RESTART}\n        self.lost = True",
-        },
-    },
-    Promise.AFTER_THE_END: {"AppendsAfterTheEnd": {"return False": "return True"}},
 }

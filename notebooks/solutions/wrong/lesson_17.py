@@ -1,39 +1,46 @@
 """Lesson 17: plausible wrong parts and the promises that they break."""
 
-from checks.broken import CommonPromise
 from checks.lesson_17 import Promise
 
-KNOWN = "set(known.get(replica, ()))"
-LIMIT = "max(8, 2 * mean)"
-KEY = "(missing(replica), load[replica])"
-FRESH = " and now - sent_at <= 5_000"
+REACHED = "if self.computed == self.known + self.placeholders:"
+RESTART = 'known tokens."""\n        self.placeholders = self.computed = 0'
+LOST = "        if self.ended or self.lost:\n            self.lost = False\n"
 
 WRONG = {
-    Promise.ALIVE: {
-        "asks_the_dead": {
-            "for replica in load": "for replica in known",
-            "load[replica]": "load.get(replica, 0)",
+    Promise.NUMBER: {
+        "ForgetsToCountTheToken": {
+            "self.known += 1": "self.known += 0",
+            "self.ended = ends or self.known": "self.ended = ends or self.known + 1",
         },
     },
-    Promise.OVERLOADED: {
-        "affinity_then_load_without_a_limit": {f" if load[replica] <= {LIMIT}": ""},
-        "piles_up_to_forty": {LIMIT: "max(39, 2 * mean)"},
+    Promise.ONLY_ASKS: {
+        "CountsWhenAsked": {"        length =": "        self.computed += 1\n        length ="}
     },
-    Promise.LONGEST: {
-        "any_hit_will_do": {KEY: "(missing(replica) == len(blocks), load[replica])"},
-        "waits_for_the_whole_prompt": {KEY: "(missing(replica) > 0, load[replica])"},
+    Promise.OWN_COUNTS: {"KeepsItsCountsInTheClass": {"self.known": "Ahead.known"}},
+    Promise.ALL_TOKENS: {"APlaceholderForEachChunk": {REACHED: "if count:"}},
+    Promise.GOES_ON: {
+        "CountsOnlyKnownTokens": {
+            "else length - self.computed": "else max(0, self.known - self.computed)"
+        }
     },
-    Promise.BEGINNING: {
-        "counts_blocks_anywhere": {"missing(replica),": "len(set(blocks) - cached[replica]),"}
+    Promise.EXISTS: {
+        "ForgetsWhatHadARow": {
+            "self.placeholders += 1": "self.placeholders += 1\n        self.computed -= count"
+        }
     },
-    Promise.GUESSED: {"ignores_what_is_in_flight": {"in in_flight": "in ()"}},
-    Promise.OLD: {"never_drops_a_guess": {FRESH: ""}},
-    Promise.REPORTED: {"keeps_guesses_that_are_reported": {" and not reported": ""}},
-    Promise.LEAST: {"only_affinity": {KEY: "missing(replica)"}},
-    Promise.SIX: {"load_then_affinity": {KEY: "(load[replica], missing(replica))"}},
-    CommonPromise.ANSWERS: {
-        "adds_guesses_of_the_dead": {"replica in load and ": ""},
-        "takes_eight_for_full": {LIMIT: "8"},
+    Promise.MAX_TOKENS: {"ForgetsMaxTokens": {" or length == self.last": ""}},
+    Promise.ENDED: {"WantsAfterTheEnd": {"0 if self.ended or": "0 if"}},
+    Promise.AGAIN: {
+        "TakesOffOnePlaceholderTooMany": {"max(0, self.placeholders - 1)": "self.placeholders - 1"},
     },
-    CommonPromise.UNCHANGED: {"writes_into_known": {KNOWN: "known[replica]"}},
+    Promise.TRUE_OR_FALSE: {"ReturnsNothing": {"return True": "return None"}},
+    Promise.IN_THE_TEXT: {
+        "LeavesTheStopTokenOut": {"return True": "return not ends"},
+        "DropsTheTokenInFlight": {
+            "self.ended = False": "self.ended = self.lost = False",
+            "        if self.ended:\n": LOST,
+            RESTART: f"{RESTART}\n        self.lost = True",
+        },
+    },
+    Promise.AFTER_THE_END: {"AppendsAfterTheEnd": {"return False": "return True"}},
 }

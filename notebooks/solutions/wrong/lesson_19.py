@@ -3,28 +3,24 @@
 from checks.broken import CommonPromise
 from checks.lesson_19 import Promise
 
-P99 = "waits[ceil(0.99 * len(waits)) - 1]"
-WAIT = "inf if first is None else first - due for due, _, first"
+MOST = "min(there, (tokens - 1) // block_size) - here"
+BEST = "min(range(max(most, 0) + 1), key=total_ms)"
 
 WRONG = {
-    Promise.MEETS: {
-        "averages": {P99: "sum(waits) / len(waits)"},
-        "returns_the_rate_that_is_too_high": {"return low": "return high"},
-        "never_goes_below_its_first_rate": {"while not meets(low)": "while False"},
+    Promise.NUMBER: {
+        "below_nothing": {BEST: f"most if most < 0 else {BEST}"},
+        "returns_both": {BEST: "min((total_ms(n), n) for n in range(max(most, 0) + 1))"},
     },
-    Promise.HIGHEST: {
-        "only_doubles": {"while high > 1.05 * low": "while high > 2 * low"},
+    Promise.MISSING: {
+        "moves_what_is_here": {f"most = {MOST}": f"here, most = 0, {MOST.removesuffix(' - here')}"}
     },
-    Promise.FEW: {"never_close_enough": {"while high > 1.05 * low": "while high > low"}},
-    Promise.SCHEDULED: {
-        "counts_from_the_sending": {
-            WAIT: "inf if first is None else first - sent for _, sent, first"
-        }
+    Promise.LAST: {"fetches_every_block": {"(tokens - 1) //": "tokens //"}},
+    Promise.LEAST: {
+        "pays_for_a_move_of_nothing": {" if blocks else 0": ""},
+        "all_or_nothing": {"range(max(most, 0) + 1)": "(0, max(most, 0))"},
+        "as_long_as_it_gets_better": {
+            BEST: "next((n for n in range(most) if total_ms(n + 1) >= total_ms(n)), max(most, 0))"
+        },
     },
-    Promise.NO_TOKEN: {
-        "leaves_failures_out": {"inf if first is None else ": "", "in rows)": "in rows if first)"}
-    },
-    Promise.SOME: {"allows_no_stray": {P99: "waits[-1]"}},
-    Promise.NUMBER: {"returns_both": {"return low": "return low, high"}},
-    CommonPromise.ANSWERS: {"forgets_that_some_fail": {"inf if first is None else ": ""}},
+    CommonPromise.ANSWERS: {"range_of_nothing": {"max(most, 0) + 1": "most + 1"}},
 }

@@ -3,39 +3,28 @@
 from checks.broken import CommonPromise
 from checks.lesson_20 import Promise
 
-UNITS = "(columns if by_columns else rows) // unit"
-OWN = "range(units * part // parts * unit, units * (part + 1) // parts * unit)"
-RETURN = "return (range(rows), own) if by_columns else (own, range(columns))"
-SECOND = 'name in ("o", "down")'
-EACH = "units // parts * unit"
+P99 = "waits[ceil(0.99 * len(waits)) - 1]"
+WAIT = "inf if first is None else first - due for due, _, first"
 
 WRONG = {
-    Promise.RANGES: {
-        "returns_one_range": {RETURN: "return own"},
-        "past_the_end": {OWN: f"range(({EACH} + unit) * part, ({EACH} + unit) * (part + 1))"},
+    Promise.MEETS: {
+        "averages": {P99: "sum(waits) / len(waits)"},
+        "returns_the_rate_that_is_too_high": {"return low": "return high"},
+        "never_goes_below_its_first_rate": {"while not meets(low)": "while False"},
     },
-    Promise.ONCE: {
-        "a_copy_on_each_device": {RETURN: "return range(rows), range(columns)"},
-        "forgets_the_rest": {OWN: f"range({EACH} * part, {EACH} * (part + 1))"},
-        "both_dimensions": {RETURN: "return range(rows * part // parts, rows), own"},
+    Promise.HIGHEST: {
+        "only_doubles": {"while high > 1.05 * low": "while high > 2 * low"},
     },
-    Promise.SUM: {
-        "all_by_rows": {SECOND: "False"},
-        "all_by_columns": {SECOND: "True"},
-        "the_wrong_way_round": {SECOND: f"not {SECOND}"},
-        "forgets_o": {SECOND: 'name == "down"'},
-        "tears_heads": {
-            OWN: "range(units * unit * part // parts, units * unit * (part + 1) // parts)"
-        },
-        "mirrors_the_second": {
-            UNITS: f"{UNITS}\n    part = parts - 1 - part if by_columns else part"
-        },
+    Promise.FEW: {"never_close_enough": {"while high > 1.05 * low": "while high > low"}},
+    Promise.SCHEDULED: {
+        "counts_from_the_sending": {
+            WAIT: "inf if first is None else first - sent for _, sent, first"
+        }
     },
-    Promise.EVEN: {
-        "all_on_the_first": {OWN: "range(0, units * unit) if part == 0 else range(0)"},
-        "the_rest_on_the_last": {
-            OWN: f"range({EACH} * part, {EACH} * (part + 1) if part < parts - 1 else units * unit)"
-        },
+    Promise.NO_TOKEN: {
+        "leaves_failures_out": {"inf if first is None else ": "", "in rows)": "in rows if first)"}
     },
-    CommonPromise.ANSWERS: {"divides_by_the_part": {OWN: "range(units // part, units)"}},
+    Promise.SOME: {"allows_no_stray": {P99: "waits[-1]"}},
+    Promise.NUMBER: {"returns_both": {"return low": "return low, high"}},
+    CommonPromise.ANSWERS: {"forgets_that_some_fail": {"inf if first is None else ": ""}},
 }

@@ -3,46 +3,39 @@
 from checks.broken import CommonPromise
 from checks.lesson_21 import Promise
 
-KV_HEADS = '(config.get("num_key_value_heads") or heads)'
-SIZE = 'config.get("head_dim") or config["hidden_size"] // heads'
-LATENT = 'config["kv_lora_rank"] + config["qk_rope_head_dim"]'
-SLIDES = 'min(tokens, window) if kind == "sliding_attention" else tokens'
-RETURNS = "return int(kept * values * bytes_per_value)"
+UNITS = "(columns if by_columns else rows) // unit"
+OWN = "range(units * part // parts * unit, units * (part + 1) // parts * unit)"
+RETURN = "return (range(rows), own) if by_columns else (own, range(columns))"
+SECOND = 'name in ("o", "down")'
+EACH = "units // parts * unit"
 
 WRONG = {
-    Promise.TWICE: {"KeysOnly": {f"2 * {KV_HEADS}": KV_HEADS}},
-    Promise.TOKENS: {"OfOneToken": {RETURNS: "return layers * values * bytes_per_value"}},
-    Promise.BYTES: {"CountsValues": {RETURNS: "return kept * values"}},
-    Promise.LAYERS: {"OfOneLayer": {RETURNS: "return kept // layers * values * bytes_per_value"}},
-    Promise.HEADS: {"OneHeadIfNotSaid": {"or heads)": "or 1)"}},
-    Promise.KV_HEADS: {
-        "EveryHeadItsOwn": {KV_HEADS: "heads"},
-        "DividesByKVHeads": {
-            SIZE: 'config.get("head_dim") or config["hidden_size"] // '
-            '(config.get("num_key_value_heads") or heads)'
+    Promise.RANGES: {
+        "returns_one_range": {RETURN: "return own"},
+        "past_the_end": {OWN: f"range(({EACH} + unit) * part, ({EACH} + unit) * (part + 1))"},
+    },
+    Promise.ONCE: {
+        "a_copy_on_each_device": {RETURN: "return range(rows), range(columns)"},
+        "forgets_the_rest": {OWN: f"range({EACH} * part, {EACH} * (part + 1))"},
+        "both_dimensions": {RETURN: "return range(rows * part // parts, rows), own"},
+    },
+    Promise.SUM: {
+        "all_by_rows": {SECOND: "False"},
+        "all_by_columns": {SECOND: "True"},
+        "the_wrong_way_round": {SECOND: f"not {SECOND}"},
+        "forgets_o": {SECOND: 'name == "down"'},
+        "tears_heads": {
+            OWN: "range(units * unit * part // parts, units * unit * (part + 1) // parts)"
+        },
+        "mirrors_the_second": {
+            UNITS: f"{UNITS}\n    part = parts - 1 - part if by_columns else part"
         },
     },
-    Promise.HEAD_DIM: {"DividesTheHiddenSize": {SIZE: 'config["hidden_size"] // heads'}},
-    Promise.FULL: {
-        "AWindowForAll": {SLIDES: "min(tokens, window)"},
-        "TheOthersSlide": {'== "sliding': '!= "sliding'},
-    },
-    Promise.SHORT: {"AlwaysAFullWindow": {"min(tokens, window)": "window"}},
-    Promise.WINDOW: {
-        "NoWindow": {SLIDES: "tokens"},
-        "TheFirstLayerForAll": {"for kind in kinds)": "for kind in kinds[:1] * layers)"},
-    },
-    Promise.LATENT: {
-        "AKeyAndAValue": {LATENT: f"2 * ({LATENT})"},
-        "WithoutTheRotatedKey": {LATENT: 'config["kv_lora_rank"]'},
-        "OneForEachHead": {LATENT: f'config["num_attention_heads"] * ({LATENT})'},
-        "NoLatent": {'if config.get("kv_lora_rank"):': "if not config:"},
-    },
-    Promise.NUMBER: {"InWords": {RETURNS: 'return f"{kept * values * bytes_per_value} bytes"'}},
-    CommonPromise.ANSWERS: {
-        "ExpectsKVHeads": {KV_HEADS: 'config["num_key_value_heads"]'},
-        "NullIsAnEntry": {
-            'config.get("num_key_value_heads") or heads': 'config.get("num_key_value_heads", heads)'
+    Promise.EVEN: {
+        "all_on_the_first": {OWN: "range(0, units * unit) if part == 0 else range(0)"},
+        "the_rest_on_the_last": {
+            OWN: f"range({EACH} * part, {EACH} * (part + 1) if part < parts - 1 else units * unit)"
         },
     },
+    CommonPromise.ANSWERS: {"divides_by_the_part": {OWN: "range(units // part, units)"}},
 }

@@ -3,36 +3,46 @@
 from checks.broken import CommonPromise
 from checks.lesson_22 import Promise
 
-RETURNS = "return before, tuple(tokens), tuple(extra)"
-ALL = "before, tokens, adapter, salt"
-LORA, SALT = '("lora", adapter)', '("cache_salt", salt)'
+KV_HEADS = '(config.get("num_key_value_heads") or heads)'
+SIZE = 'config.get("head_dim") or config["hidden_size"] // heads'
+LATENT = 'config["kv_lora_rank"] + config["qk_rope_head_dim"]'
+SLIDES = 'min(tokens, window) if kind == "sliding_attention" else tokens'
+RETURNS = "return int(kept * values * bytes_per_value)"
 
 WRONG = {
-    Promise.HASHABLE: {"AList": f"return [{ALL}]"},
-    Promise.NOT_NONE: {"OnlyExtras": {RETURNS: "return tuple(extra) or None"}},
-    Promise.SAME: {
-        "ASaltOfItsOwn": {
-            "salt: str | None)": "salt: str | None, calls=[0])",
-            RETURNS: "calls.append(0)\n    return before, tuple(tokens), adapter, salt or len(calls)",
-        }
+    Promise.TWICE: {"KeysOnly": {f"2 * {KV_HEADS}": KV_HEADS}},
+    Promise.TOKENS: {"OfOneToken": {RETURNS: "return layers * values * bytes_per_value"}},
+    Promise.BYTES: {"CountsValues": {RETURNS: "return kept * values"}},
+    Promise.LAYERS: {"OfOneLayer": {RETURNS: "return kept // layers * values * bytes_per_value"}},
+    Promise.HEADS: {"OneHeadIfNotSaid": {"or heads)": "or 1)"}},
+    Promise.KV_HEADS: {
+        "EveryHeadItsOwn": {KV_HEADS: "heads"},
+        "DividesByKVHeads": {
+            SIZE: 'config.get("head_dim") or config["hidden_size"] // '
+            '(config.get("num_key_value_heads") or heads)'
+        },
     },
-    Promise.TOKENS: {"ASet": {"tuple(tokens)": "frozenset(tokens)"}},
-    Promise.BEFORE: {
-        "NoChain": "return tuple(tokens), adapter, salt",
-        "TheBlockBeforeAlone": "return before and before[1], tuple(tokens), adapter, salt",
+    Promise.HEAD_DIM: {"DividesTheHiddenSize": {SIZE: 'config["hidden_size"] // heads'}},
+    Promise.FULL: {
+        "AWindowForAll": {SLIDES: "min(tokens, window)"},
+        "TheOthersSlide": {'== "sliding': '!= "sliding'},
     },
-    Promise.ADAPTER: {
-        "NoAdapter": {f"extra.append({LORA})": "pass"},
-        "SaltOrAdapter": "return before, tuple(tokens), salt or adapter",
+    Promise.SHORT: {"AlwaysAFullWindow": {"min(tokens, window)": "window"}},
+    Promise.WINDOW: {
+        "NoWindow": {SLIDES: "tokens"},
+        "TheFirstLayerForAll": {"for kind in kinds)": "for kind in kinds[:1] * layers)"},
     },
-    Promise.SALT: {
-        "NoSalt": {f"extra.append({SALT})": "pass"},
-        "SaltAfterTheFirst": {"before is None and": "before is not None and"},
+    Promise.LATENT: {
+        "AKeyAndAValue": {LATENT: f"2 * ({LATENT})"},
+        "WithoutTheRotatedKey": {LATENT: 'config["kv_lora_rank"]'},
+        "OneForEachHead": {LATENT: f'config["num_attention_heads"] * ({LATENT})'},
+        "NoLatent": {'if config.get("kv_lora_rank"):': "if not config:"},
     },
-    Promise.TEXT: {
-        "WithoutTags": {LORA: "adapter", SALT: "salt"},
-        "NoneIsText": "return f'{before}|{tokens}|{adapter}|{salt}'",
+    Promise.NUMBER: {"InWords": {RETURNS: 'return f"{kept * values * bytes_per_value} bytes"'}},
+    CommonPromise.ANSWERS: {
+        "ExpectsKVHeads": {KV_HEADS: 'config["num_key_value_heads"]'},
+        "NullIsAnEntry": {
+            'config.get("num_key_value_heads") or heads': 'config.get("num_key_value_heads", heads)'
+        },
     },
-    Promise.MANY: {"AShortHash": f"import zlib\nreturn zlib.crc32(repr([{ALL}]).encode()) % 2000"},
-    CommonPromise.UNCHANGED: {"Appends": "tokens += [adapter, salt]\nreturn before, *tokens"},
 }
