@@ -2,7 +2,7 @@
 
 The site consists of files and works in any folder of any static host. Its pages load nothing from other
 hosts. `SITE_URL` is the address that the site will have; link previews need it.
-`SITE_LESSONS="04 17:2"` runs the cells of lesson 04, and those of lesson 18 up to the notebook's cell
+`SITE_LESSONS="04 18:2"` runs the cells of lesson 04, and those of lesson 18 up to the notebook's cell
 2. The other cells show what their notebooks store.
 """
 

@@ -228,7 +228,7 @@ def _first_board(lesson: Lesson) -> Output | None:
 def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
     """Run the code cells in Pyodide under Node, several lessons at a time.
 
-    SITE_LESSONS="04 17:2" runs those of lesson 04, and of lesson 18 those up to the notebook's cell 2.
+    SITE_LESSONS="04 18:2" runs those of lesson 04, and of lesson 18 those up to the notebook's cell 2.
     """
     sources = {
         name: [

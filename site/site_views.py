@@ -28,7 +28,8 @@ def build_front(site: Site, entries: list[Entry]) -> None:
             "page": f"lessons/{line.name.removesuffix('.ipynb')}.html",
             "title": line.title,
             "question": line.question,
-            "minutes": line.minutes,
+            "minutes": line.minutes.reading,
+            "exercise": line.minutes.exercise,
         }
         for line in lesson_lines()
     ]

@@ -21,7 +21,7 @@ import nbformat
 from PIL import Image
 from playwright.sync_api import Locator, Page, ViewportSize, expect, sync_playwright
 
-from authoring.contents import write_contents
+from authoring.contents import settled, write_contents
 from authoring.lab import (
     CHROMIUM_FLAGS,
     WIDGET,
@@ -107,7 +107,7 @@ def store(page: Page, address: str, lesson: Path) -> None:
         if notebook.cells[index].cell_type == "code":
             notebook.cells[index].outputs = []
     notebook.metadata = nbformat.from_dict(METADATA)
-    nbformat.write(notebook, lesson)
+    nbformat.write(settled(notebook, lesson.name[:2]), lesson)
     close_notebook(page, address)
     print(f"{lesson.name}: {lesson.stat().st_size / 1000:.0f} KB")
     for problem in problems(lesson):

@@ -1,31 +1,45 @@
-"""Make the contents notebook from the lessons: `make contents`."""
+"""Make the contents notebook, and say in each lesson how long it takes and what follows: `make contents`."""
 
 import re
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 import nbformat
 
 from authoring.lab import NOTEBOOKS
+from authoring.minutes import Minutes, minutes_of
 from authoring.parts import METADATA, file_of, lessons, part_of
+from authoring.routes import ROUTES, Route, onward
 
 CONTENTS = NOTEBOOKS / "contents.ipynb"
 _HEAD = """\
 # Underglass: the lessons
 
-A course on how a language model is served: what the machine remembers, which request gets its time
-and its memory, and why. Each lesson asks one question, lets you predict, and shows what happened. You
-need no GPU and no account. Every lesson stands alone, and they build on one another in this order.
+This is a course on how a language model is served: what the machine remembers, which request gets its
+time and its memory, and why. Each lesson asks a question, lets you predict the answer, and then shows
+you what happened. You need neither a GPU nor an account.
 
-Run a cell with Shift+Enter. Click on a picture; then `.` and `,` step, and a click on anything tells
-more about it. Change what you like and run it again: a line with `assert` checks a number in the
-text, so delete it first. `make lab` and `underglass lab` open copies of the lessons, where your work
-stays."""
+Run a cell with Shift+Enter. Click on a picture; then `.` and `,` step through the run, and a click on
+anything tells you more about it. Change what you like and run the cell again. (A line with `assert`
+checks a number in the text, so delete it first.) `make lab` and `underglass lab` open copies of the
+lessons, so your work is safe there."""
+_ROUTES = """\
+## Three ways through
+
+Pick the one you have time for. Each lesson ends by saying where your route goes on."""
+_LESSONS = """\
+## The lessons
+
+The first number of minutes is for reading, running and guessing; the second one is for the exercise, in
+which you write a part of the engine. Lessons without a second number are short."""
 _TAIL = """\
-New words are explained where they first appear, and all of them in the
-[glossary](../docs/glossary.md). The checks judge what your function does, not how it is written;
-solutions are in the folder `notebooks/solutions`. To write a lesson of your own, read
+New terms are explained where they first appear, and the [glossary](../docs/glossary.md) has them all.
+The checks judge what your function does, not how it's written; the folder `notebooks/solutions` has a
+solution of each exercise. If you'd like to write a lesson of your own, read
 [docs/add_a_lesson.md](../docs/add_a_lesson.md)."""
+_FIRST = re.compile(r"^\*About [^*]+\*$", re.MULTILINE)
+_ONWARD = re.compile(r"\n\n\*(Two hours|A day|All of it): .*\*$", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -35,8 +49,27 @@ class LessonLine:
     name: str
     title: str
     question: str
-    minutes: int
+    minutes: Minutes
     file: str
+
+
+def main(names: list[str]) -> None:
+    """Write the lines about time and routes of the lessons with these numbers, and the contents."""
+    for path in (one for one in lessons() if one.name.startswith(tuple(names))):
+        notebook = nbformat.read(path, as_version=4)
+        before = nbformat.from_dict(notebook)
+        if settled(notebook, path.name[:2]) != before:
+            nbformat.write(notebook, path)
+    write_contents()
+
+
+def settled(notebook: Any, lesson: str) -> Any:
+    """Put the lesson's minutes below its title and the routes at its end. Returns the notebook."""
+    minutes = minutes_of(notebook.cells, lesson)
+    hook, last = notebook.cells[0], notebook.cells[-1]
+    hook.source = _FIRST.sub(f"*{minutes}*", hook.source, count=1)
+    last.source = f"{_ONWARD.sub('', last.source)}\n\n*{onward(lesson)}*"
+    return notebook
 
 
 def write_contents() -> None:
@@ -46,9 +79,12 @@ def write_contents() -> None:
 
 def contents() -> dict[str, Any]:
     """Return the notebook as it should be."""
-    rows = [_row(line) for line in lesson_lines()]
-    table = ["| | lesson | question | minutes | to read |", "|---|---|---|---|---|", *rows]
-    texts = [_HEAD, "\n".join(table), _TAIL]
+    lines = lesson_lines()
+    table = ["| | lesson | question | minutes | to read |", "|---|---|---|---|---|"]
+    table += [_row(line) for line in lines]
+    ways = ["| route | lessons | you learn |", "|---|---|---|"]
+    ways += [_way(route, lines) for route in ROUTES]
+    texts = [_HEAD, _ROUTES + "\n\n" + "\n".join(ways), _LESSONS + "\n\n" + "\n".join(table), _TAIL]
     cells = [
         {"cell_type": "markdown", "id": f"m{number:02}", "metadata": {}, "source": text}
         for number, text in enumerate(texts)
@@ -61,20 +97,41 @@ def lesson_lines() -> list[LessonLine]:
     return [_line(nbformat.read(path, as_version=4), path.name) for path in lessons()]
 
 
+def hours(route: Route, lines: list[LessonLine]) -> float:
+    """Return the hours that a route takes, its exercises included."""
+    minutes = sum(
+        line.minutes.reading + line.minutes.exercise * (line.name[:2] in route.exercises)
+        for line in lines
+        if line.name[:2] in route.lessons
+    )
+    return minutes / 60
+
+
 def _line(notebook: Any, name: str) -> LessonLine:
     first = notebook.cells[0].source
     [title] = re.findall(r"^# \d\d (.+)$", first, re.MULTILINE)
-    [minutes] = re.findall(r"^\*About (\d\d) minutes\.\*$", first, re.MULTILINE)
     asked = next(cell.source for cell in notebook.cells if part_of(cell) == "question")
     question = re.findall(r"\*\*([^*]+\?)\*\*", asked)[0].replace("\n", " ")
-    return LessonLine(name, title, question, int(minutes), file_of(notebook))
+    minutes = minutes_of(notebook.cells, name[:2])
+    return LessonLine(name, title, question, minutes, file_of(notebook))
+
+
+def _way(route: Route, lines: list[LessonLine]) -> str:
+    links = [f"[{line.name[:2]}]({line.name})" for line in lines if line.name[:2] in route.lessons]
+    numbers = " ".join(links) if len(links) < len(lines) else f"{links[0]} to {links[-1]}"
+    if route.exercises and len(links) < len(lines):
+        several = "s" if len(route.exercises) > 1 else ""
+        numbers += f"; exercise{several} of {', '.join(route.exercises)}"
+    return f"| **{route.name}**, {hours(route, lines):.1f} h | {numbers} | {route.promise} |"
 
 
 def _row(line: LessonLine) -> str:
     read = f"[{line.file.removeprefix('../')}]({line.file})"
     lesson = f"[{line.title}]({line.name})"
-    return f"| {line.name[:2]} | {lesson} | {line.question} | {line.minutes} | {read} |"
+    exercise = f" + {line.minutes.exercise}" if line.minutes.exercise else ""
+    minutes = f"{line.minutes.reading}{exercise}"
+    return f"| {line.name[:2]} | {lesson} | {line.question} | {minutes} | {read} |"
 
 
 if __name__ == "__main__":
-    write_contents()
+    main(sys.argv[1:])

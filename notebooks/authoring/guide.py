@@ -49,18 +49,24 @@ def guide() -> str:
 def _section(path: Path) -> Iterator[str]:
     name = f"lesson_{path.name[:2]}"
     lesson, checks = Lesson(path), importlib.import_module(f"checks.{name}")
-    solution = importlib.import_module(f"solutions.{name}")
     yield f"## {lesson.title}\n"
+    if hasattr(checks, "HINTS"):
+        yield from _exercise(name, checks)
+    if lesson.predictions:
+        yield "Predictions:\n"
+        yield from _predictions(lesson)
+    yield ""
+
+
+def _exercise(name: str, checks: ModuleType) -> Iterator[str]:
+    solution = importlib.import_module(f"solutions.{name}")
     yield _filled(_ideas(solution))
     files = (f"[{one}](../notebooks/{one}/{name}.py)" for one in ("solutions", "checks"))
     yield f"\n{' · '.join(files)}\n"
-    for number, hint in enumerate(getattr(checks, "HINTS", ()), 1):
+    for number, hint in enumerate(checks.HINTS, 1):
         yield _filled(f"**Hint {number}.** {hint}") + "\n"
     yield "Wrong answers:\n"
     yield from _wrong_answers(name)
-    if lesson.predictions:
-        yield "\nPredictions:\n"
-        yield from _predictions(lesson)
     yield ""
 
 

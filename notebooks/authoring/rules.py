@@ -19,6 +19,7 @@ from typing import Any
 import nbformat
 
 from authoring.lab import NOTEBOOKS, REPOSITORY, WIDGET
+from authoring.minutes import minutes_of
 from authoring.numbers import LEFT_OUT, untraced
 from authoring.parts import (
     LINK,
@@ -34,10 +35,12 @@ from authoring.parts import (
     tags_of,
     tree_of,
 )
+from authoring.routes import onward
 from checks.answer import answer_to
 
 # Parts that may repeat.
 AGAIN = {"hook", "naive", "predict", "run", "answer", "look", "explain", "change"}
+LONG = {"naive", "change", "exercise", "stretch"}  # a short lesson has none of them
 ENDING = ("exercise", "stretch", "differs", "recap", "next")
 MOST_WORDS, MOST_LINES, MOST_NEW_WORDS, MOST_SET_UP = 90, 15, 4, 3
 RECAP_QUESTIONS = 3
@@ -64,7 +67,8 @@ def problems(path: Path) -> list[str]:
         f"cell {index} ({part_of(notebook.cells[index])}): {words}"
         for index, words in spoilers(notebook.cells)
     ]
-    if not any("hint=1" in cell.source for cell in notebook.cells if part_of(cell) == "exercise"):
+    exercise = [cell for cell in notebook.cells if part_of(cell) == "exercise"]
+    if exercise and not any("hint=1" in cell.source for cell in exercise):
         found.append("no exercise cell says how to get the first hint (`hint=1`)")
     found += [
         f"cell {index} ({part_of(notebook.cells[index])}): {number} is in no output or code above it, "
@@ -79,11 +83,13 @@ def _of_the_file(notebook: Any, path: Path) -> Iterator[str]:
         yield f"the notebook's metadata are not {METADATA}; `make notebooks` normalises them"
     if path.stat().st_size > MOST_BYTES:
         yield f"the file has {path.stat().st_size} bytes, at most {MOST_BYTES} are allowed"
-    first = notebook.cells[0].source
-    if not re.match(rf"# {path.name[:2]} \S", first):
-        yield f'the first cell does not begin with "# {path.name[:2]} " and the lesson\'s name'
-    if not re.search(r"^\*About \d\d minutes\.\*$", first, re.MULTILINE):
-        yield 'the first cell has no line "*About 25 minutes.*"'
+    first, last, lesson = notebook.cells[0].source, notebook.cells[-1].source, path.name[:2]
+    if not re.match(rf"# {lesson} \S", first):
+        yield f'the first cell does not begin with "# {lesson} " and the lesson\'s name'
+    if f"*{(minutes := minutes_of(notebook.cells, lesson))}*" not in first.splitlines():
+        yield f'the first cell has no line "*{minutes}*": run `make contents ARGS={lesson}`'
+    if not last.endswith(f"\n\n*{onward(lesson)}*"):
+        yield f"the last cell does not say where the routes go on: run `make contents ARGS={lesson}`"
     if not any("image/png" in output.get("data", {}) for output in _outputs(notebook.cells)):
         yield "no stored output has a picture: run `make notebooks`"
 
@@ -102,10 +108,11 @@ def _of_the_order(cells: list[Cell]) -> Iterator[str]:
             yield f"cell {index} has the parts {tags}: give it exactly one of {', '.join(ORDER)}"
         if extra:
             yield f"cell {index} has the metadata {sorted(extra)}: only tags are kept"
-    if missing := [part for part in ORDER if part not in parts]:
+    needed = [part for part in ORDER if part not in LONG or LONG & {*parts}]
+    if missing := [part for part in needed if part not in parts]:
         yield f"the lesson has no {' and no '.join(missing)}"
         return
-    first = [parts.index(part) for part in ORDER]
+    first = [parts.index(part) for part in needed]
     if first != sorted(first):
         yield f"the parts first appear in another order than {', '.join(ORDER)}: {parts}"
     for (index, before), after in zip(enumerate(parts), parts[1:], strict=False):

@@ -21,13 +21,13 @@ from authoring.parts import Prediction, lessons, part_of, predictions
 from checks.answer import answer_to
 
 SLIDES = REPOSITORY / "build" / "slides"
-# The lessons of docs/classroom.md's two sessions, homework included.
-_FIRST = ["00", "01", "02", "03", "04", "05", "08"]
+# The lessons of docs/classroom.md's three sessions: first those of the class, then the homework.
 SESSIONS = {
-    "session1": ("Sharing time", _FIRST),
-    "session2": (
-        "Sharing memory",
-        [number for path in lessons() if (number := path.name[:2]) not in _FIRST],
+    "session1": ("Sharing time", ["00", "02", "03", "04", "10", "01"]),
+    "session2": ("Sharing memory", ["05", "06", "07", "08", "09"]),
+    "session3": (
+        "What companies run",
+        ["11", "14", "18", "20", "12", "13", "15", "16", "17", "19", "21", "22", "23"],
     ),
 }
 WIDTH, HEIGHT = 1180, 600  # pixels of a slide of 1280 x 720 that a picture may fill, below a title
@@ -94,7 +94,7 @@ class Lesson:
     def slides(self, folder: Path) -> Iterator[str]:
         """Yield the lesson's slides; write their pictures into `folder`."""
         yield slide(f"# {self.title}\n\n{self._opening()}", "title")
-        yield from self._pictures(folder, 0, self._first("naive"), self.title)
+        yield from self._pictures(folder, 0, self._first("naive", "predict"), self.title)
         for cell in self._prose("hook")[1:]:
             yield slide(f"## {self.title}\n\n{cell}")
         yield slide(f"# {self._question()}", "question")
@@ -145,10 +145,12 @@ class Lesson:
 
     def _ends(self) -> list[int]:
         """Return where the cells that belong to each prediction's answer end."""
-        return [*(one.asked for one in self.predictions), self._first("exercise")][1:]
+        return [*(one.asked for one in self.predictions), self._first("exercise", "differs")][1:]
 
     def _exercise(self) -> Iterator[str]:
         cells = [cell for cell in self.cells if part_of(cell) == "exercise"]
+        if not cells:
+            return
         yield slide(plain(cells[0].source))
         stub = next((one for one in cells if re.search(r"^(def|class) ", one.source, re.M)), None)
         if stub is not None:
@@ -176,8 +178,8 @@ class Lesson:
         scale = min(WIDTH / width, HEIGHT / height)
         return f"![w:{round(scale * width)}]({name})"
 
-    def _first(self, part: str) -> int:
-        return next(index for index, cell in enumerate(self.cells) if part_of(cell) == part)
+    def _first(self, *parts: str) -> int:
+        return next(index for index, cell in enumerate(self.cells) if part_of(cell) in parts)
 
     def _prose(self, part: str) -> list[str]:
         return [

@@ -106,7 +106,7 @@ def site_folder(of_the_run, soak):
 
     `make site` and `make soak` run the cells of all lessons; here those that a test looks at run.
     """
-    return built_site(of_the_run, "" if soak else "00 01:2 04 17:2")
+    return built_site(of_the_run, "" if soak else "00 01:2 04 18:2")
 
 
 @pytest.fixture(scope="session")

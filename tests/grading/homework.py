@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from importlib import import_module
 
-NAMES = {"05": "05_paged_kv", "08": "10_chunked_prefill"}
+NAMES = {"05": "05_paged_kv", "10": "10_chunked_prefill"}
 RIGHT = inspect.getsource(import_module("solutions.lesson_10"))
 POOL = inspect.getsource(import_module("solutions.lesson_05"))
 CHECK = "pick = check.lesson_10(pick_budget)"
@@ -26,7 +26,7 @@ class Homework:
     result: str = "failed"
     limit: str = ""
     says: str = ""
-    lesson: str = "08"
+    lesson: str = "10"
     raw: str | None = None
 
     @property

@@ -203,7 +203,7 @@ def test_a_star_import_and_changes_of_a_needed_name_are_run():
 
 
 ROW = Row(
-    "=cmd()", "08", "pick_budget", "failed", "-1 <b>\x1b[2J", "why\x1b", 1.25, "", "", "a.ipynb"
+    "=cmd()", "10", "pick_budget", "failed", "-1 <b>\x1b[2J", "why\x1b", 1.25, "", "", "a.ipynb"
 )
 
 

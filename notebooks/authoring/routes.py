@@ -1,0 +1,64 @@
+"""The ways through the course: which lessons a reader with two hours, a day or more time takes.
+
+The contents, the README, the site's front page and the end of each lesson show them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from authoring.parts import lessons
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way through. `exercises` are those for which there is time; "all" takes each of them."""
+
+    name: str
+    lessons: tuple[str, ...]
+    exercises: tuple[str, ...]
+    promise: str
+
+
+def _numbers() -> tuple[str, ...]:
+    return tuple(path.name[:2] for path in lessons())
+
+
+ROUTES = (
+    Route(
+        "two hours",
+        ("00", "04", "05", "10", "11", "20"),
+        ("04",),
+        "how a batch, its memory and its budget decide who waits, and what one machine can take",
+    ),
+    Route(
+        "a day",
+        ("00", "02", "03", "04", "05", "06", "08", "09", "10", "11", "12", "14", "18", "19", "20"),
+        ("04", "05", "09", "10", "20"),
+        "why decode is slow, what caches and guesses save, and what several machines change",
+    ),
+    Route(
+        "all of it",
+        _numbers(),
+        _numbers(),
+        "every part of an engine, written by you, and a final project that needs them",
+    ),
+)
+
+
+def onward(lesson: str) -> str:
+    """Return the last line of a lesson: where each route goes on from it."""
+    paths = {path.name[:2]: path.name for path in lessons()}
+    return " ".join(_sentences(lesson, paths))
+
+
+def _sentences(lesson: str, paths: dict[str, str]) -> Iterator[str]:
+    for route in ROUTES:
+        if lesson not in route.lessons:
+            continue
+        name = f"{route.name[0].upper()}{route.name[1:]}"
+        if rest := route.lessons[route.lessons.index(lesson) + 1 :]:
+            yield f"{name}: go on with [{rest[0]}]({paths[rest[0]]})."
+        elif route.lessons == tuple(paths):
+            yield f"{name}: go on with [the final project](../project/README.md)."
+        else:
+            yield f"{name}: this was the last lesson."
