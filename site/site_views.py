@@ -1,6 +1,7 @@
 """The front page, the playground, and the page that opens a reader's own trace."""
 
-from authoring.contents import lesson_lines
+from authoring.contents import hours, lesson_lines
+from authoring.routes import ROUTES
 from page_front import recorded
 from site_gallery import Entry
 from site_pages import REPOSITORY, Site
@@ -23,15 +24,27 @@ SAMPLES = {
 def build_front(site: Site, entries: list[Entry]) -> None:
     """Write the front page, the run that it shows until its engine has started, and the 404 page."""
     shown = next(one for one in entries if one.scenario.name == PREVIEW)
+    lines = lesson_lines()
     lessons = [
         {
+            "number": line.name[:2],
             "page": f"lessons/{line.name.removesuffix('.ipynb')}.html",
             "title": line.title,
             "question": line.question,
             "minutes": line.minutes.reading,
             "exercise": line.minutes.exercise,
         }
-        for line in lesson_lines()
+        for line in lines
+    ]
+    routes = [
+        {
+            "name": route.name,
+            "promise": route.promise,
+            "hours": round(hours(route, lines)),
+            "is_long": route.is_long,
+            "lessons": [lesson for lesson in lessons if lesson["number"] in route.lessons],
+        }
+        for route in ROUTES
     ]
     site.write_bytes(_FRONT, pack(recorded()))
     site.write(
@@ -40,6 +53,7 @@ def build_front(site: Site, entries: list[Entry]) -> None:
         page="front",
         log=_FRONT,
         lessons=lessons,
+        routes=routes,
         image=shown.card,
         image_alt=shown.drawn.words,
     )

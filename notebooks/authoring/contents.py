@@ -13,6 +13,7 @@ from authoring.parts import METADATA, file_of, lessons, part_of
 from authoring.routes import ROUTES, Route, onward
 
 CONTENTS = NOTEBOOKS / "contents.ipynb"
+FEW = 8  # lessons of a route
 _HEAD = """\
 # Underglass: the lessons
 
@@ -82,14 +83,19 @@ def contents() -> dict[str, Any]:
     lines = lesson_lines()
     table = ["| | lesson | question | minutes | to read |", "|---|---|---|---|---|"]
     table += [_row(line) for line in lines]
-    ways = ["| route | lessons | you learn |", "|---|---|---|"]
-    ways += [_way(route, lines) for route in ROUTES]
-    texts = [_HEAD, _ROUTES + "\n\n" + "\n".join(ways), _LESSONS + "\n\n" + "\n".join(table), _TAIL]
+    texts = [_HEAD, f"{_ROUTES}\n\n{routes()}", _LESSONS + "\n\n" + "\n".join(table), _TAIL]
     cells = [
         {"cell_type": "markdown", "id": f"m{number:02}", "metadata": {}, "source": text}
         for number, text in enumerate(texts)
     ]
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def routes(folder: str = "") -> str:
+    """Return the table of the routes, for a page from which the lessons are in `folder`."""
+    lines = lesson_lines()
+    rows = ["| route | lessons | you learn |", "|---|---|---|"]
+    return "\n".join([*rows, *(_way(route, lines, folder) for route in ROUTES)]) + "\n"
 
 
 def lesson_lines() -> list[LessonLine]:
@@ -116,13 +122,15 @@ def _line(notebook: Any, name: str) -> LessonLine:
     return LessonLine(name, title, question, minutes, file_of(notebook))
 
 
-def _way(route: Route, lines: list[LessonLine]) -> str:
-    links = [f"[{line.name[:2]}]({line.name})" for line in lines if line.name[:2] in route.lessons]
-    numbers = " ".join(links) if len(links) < len(lines) else f"{links[0]} to {links[-1]}"
-    if route.exercises and len(links) < len(lines):
-        several = "s" if len(route.exercises) > 1 else ""
-        numbers += f"; exercise{several} of {', '.join(route.exercises)}"
-    return f"| **{route.name}**, {hours(route, lines):.1f} h | {numbers} | {route.promise} |"
+def _way(route: Route, lines: list[LessonLine], folder: str) -> str:
+    taken = [line for line in lines if line.name[:2] in route.lessons]
+    links = [f"[{line.name[:2]}]({folder}{line.name})" for line in taken]
+    if len(taken) == len(lines):
+        links = [f"{links[0]} to {links[-1]}"]
+    elif len(taken) <= FEW:  # the titles fit, and say more than numbers
+        links = [f"[{line.title}]({folder}{line.name})," for line in taken]
+    name = f"**{route.name}**" + (f", {hours(route, lines):.0f} hours" if route.is_long else "")
+    return f"| {name} | {' '.join(links).rstrip(',')} | {route.promise} |"
 
 
 def _row(line: LessonLine) -> str:

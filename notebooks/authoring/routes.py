@@ -11,12 +11,13 @@ from authoring.parts import lessons
 
 @dataclass(frozen=True)
 class Route:
-    """A way through. `exercises` are those for which there is time; "all" takes each of them."""
+    """A way through. `exercises` are the lessons whose exercise fits into the time."""
 
     name: str
     lessons: tuple[str, ...]
     exercises: tuple[str, ...]
     promise: str
+    is_long: bool = False  # the name does not say how long it takes
 
 
 def _numbers() -> tuple[str, ...]:
@@ -41,6 +42,7 @@ ROUTES = (
         _numbers(),
         _numbers(),
         "every part of an engine, written by you, and a final project that needs them",
+        is_long=True,
     ),
 )
 
