@@ -35,17 +35,17 @@ def changed(old: str, new: str) -> Edit:
     return lambda text: insert(new, before=old)(text).replace(new + old, new)
 
 
-def of_lesson_18(path: str) -> Edit:
-    """The same file of lesson 19, with its numbers and names."""
-    text = next(REPOSITORY.glob(path.replace("19", "18"))).read_text("utf-8")
+def of_lesson_19(path: str) -> Edit:
+    """The same file of a lesson 24, with its numbers and names."""
+    text = next(REPOSITORY.glob(path.replace("24", "19"))).read_text("utf-8")
     text = re.sub(r"(\[\*\*[^*]+)(\*\*\]\(\.\./docs/glossary)", r"\1 again\2", text)
-    text = re.sub(r'(?<=")18(?=\.\w+\\")|(?<=\\")18(?=\.)|(?<=# )18\b', "19", text)
-    text = re.sub(r"(?i)(lesson[_ ])18", r"\g<1>19", text)
+    text = re.sub(r'(?<=")19(?=\.\w+\\")|(?<=\\")19(?=\.)|(?<=# )19\b', "24", text)
+    text = re.sub(r"(?i)(lesson[_ ])19", r"\g<1>24", text)
     return lambda _: text
 
 
 WORDS = ("disaggregation", "KV transfer", "break-even")
-LESSON = "notebooks/20_prefill_here_decode_there.ipynb"
+LESSON = "notebooks/24_prefill_here_decode_there.ipynb"
 ADDITIONS: dict[str, dict[str, Edit]] = {
     "An event": {
         "engine/core/log/vocabulary.py": insert(
@@ -105,13 +105,13 @@ ADDITIONS: dict[str, dict[str, Edit]] = {
     },
     "A lesson": {
         **{
-            path: of_lesson_18(path)
+            path: of_lesson_19(path)
             for path in (
                 LESSON,
-                "notebooks/checks/lesson_20.py",
-                "notebooks/solutions/lesson_20.py",
-                "notebooks/solutions/wrong/lesson_20.py",
-                "tests/lessons/test_lesson_20.py",
+                "notebooks/checks/lesson_24.py",
+                "notebooks/solutions/lesson_24.py",
+                "notebooks/solutions/wrong/lesson_24.py",
+                "tests/lessons/test_lesson_24.py",
             )
         },
         "docs/glossary.md": insert(
@@ -148,10 +148,10 @@ CHECKS = {
         f"tests/lessons/test_parts.py::test_a_lesson_is_as_it_should_be[{Path(LESSON).stem}]",
         "tests/lessons/test_parts.py::test_the_contents_list_every_lesson_with_its_question_and_file",
         "tests/lessons/test_slides.py::test_the_decks_have_all_lessons_once",
-        "tests/lessons/test_exercises.py::test_the_smallest_cases_come_first[lesson_20]",
+        "tests/lessons/test_exercises.py::test_the_smallest_cases_come_first[lesson_24]",
         "tests/lessons/test_wrong_parts.py::"
-        "test_a_wrong_part_is_rejected_for_the_promise_that_it_breaks[lesson_20-all_or_nothing]",
-        "tests/lessons/test_lesson_20.py",
+        "test_a_wrong_part_is_rejected_for_the_promise_that_it_breaks[lesson_24-all_or_nothing]",
+        "tests/lessons/test_lesson_24.py",
     ],
 }
 # These fail unless what is derived from a setting or a metric names it.

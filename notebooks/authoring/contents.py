@@ -55,8 +55,8 @@ class LessonLine:
 
 
 def main(names: list[str]) -> None:
-    """Write the lines about time and routes of the lessons with these numbers, and the contents."""
-    for path in (one for one in lessons() if one.name.startswith(tuple(names))):
+    """Write the lines about time and routes of these lessons, by default of all, and the contents."""
+    for path in (one for one in lessons() if not names or one.name.startswith(tuple(names))):
         notebook = nbformat.read(path, as_version=4)
         before = nbformat.from_dict(notebook)
         if settled(notebook, path.name[:2]) != before:

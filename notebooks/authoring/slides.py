@@ -22,13 +22,14 @@ from checks.answer import answer_to
 
 SLIDES = REPOSITORY / "build" / "slides"
 # The lessons of docs/classroom.md's three sessions: first those of the class, then the homework.
+_FIRST = ["00", "02", "03", "04", "10", "01"]
+_SECOND = ["05", "06", "07", "08", "09"]
+_THIRD = ["11", "14", "18", "20"]
+_LEFT = sorted({path.name[:2] for path in lessons()} - {*_FIRST, *_SECOND, *_THIRD})
 SESSIONS = {
-    "session1": ("Sharing time", ["00", "02", "03", "04", "10", "01"]),
-    "session2": ("Sharing memory", ["05", "06", "07", "08", "09"]),
-    "session3": (
-        "What companies run",
-        ["11", "14", "18", "20", "12", "13", "15", "16", "17", "19", "21", "22", "23"],
-    ),
+    "session1": ("Sharing time", _FIRST),
+    "session2": ("Sharing memory", _SECOND),
+    "session3": ("What companies run", _THIRD + _LEFT),
 }
 WIDTH, HEIGHT = 1180, 600  # pixels of a slide of 1280 x 720 that a picture may fill, below a title
 LINE, MANY_LINES = 72, 11  # characters in a line; texts of more lines are set in smaller type

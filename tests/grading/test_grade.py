@@ -89,7 +89,7 @@ def test_no_notebook_wrote_a_file_or_left_a_process(graded):
 
 def test_a_second_run_gives_the_same_rows(graded, tmp_path):
     """They run without namespaces, and write nothing beside the notebooks."""
-    names = {f"08_chunked_prefill_{one}.ipynb" for one in ("wrong", "right", "undefined")}
+    names = {f"10_chunked_prefill_{one}.ipynb" for one in ("wrong", "right", "undefined")}
     for name in names:
         homework, _ = graded["rows"][name[19:-6]]
         (tmp_path / name).write_text(homework.text)
@@ -104,7 +104,7 @@ def test_without_namespaces_limits_still_hold(tmp_path):
     isolated = {one.student: one.cells for one in the_class("", 0)}
     cells = {name: isolated[name] for name in ("memory_bomb", "kills_its_parent", "right")}
     for student, sources in (cells | {"loops": function("return max(iter(int, 1))")}).items():
-        (tmp_path / f"08_chunked_prefill_{student}.ipynb").write_text(notebook(*sources))
+        (tmp_path / f"10_chunked_prefill_{student}.ipynb").write_text(notebook(*sources))
     limits = Limits(seconds=2, memory=256 << 20)
     rows = list(grade(find(tmp_path)[0], limits, isolated=False, jobs=2))
     assert {row.student: (row.result, row.limit) for row in rows} == {
@@ -117,7 +117,7 @@ def test_without_namespaces_limits_still_hold(tmp_path):
 
 def test_the_notebooks_die_with_the_command(tmp_path):
     cells = attack("import time\ntime.sleep(3600)")
-    (tmp_path / "08_chunked_prefill_ada.ipynb").write_text(notebook(*cells))
+    (tmp_path / "10_chunked_prefill_ada.ipynb").write_text(notebook(*cells))
     command = [sys.executable, "-m", "underglass", "grade", str(tmp_path), "--seconds", "3600"]
     grader = psutil.Popen(command, stdout=subprocess.DEVNULL)
     waiting = threading.Event()
@@ -132,11 +132,11 @@ def test_the_notebooks_die_with_the_command(tmp_path):
 def test_students_and_lessons_are_recognised(tmp_path):
     right = notebook(RIGHT, CHECK)
     files = {
-        "08_chunked_prefill_ada.ipynb": "ada",
+        "10_chunked_prefill_ada.ipynb": "ada",
         "bo-10_chunked_prefill (1).ipynb": "bo",
         "Cleo Miller_123_file/10_chunked_prefill.ipynb": "Cleo Miller_123_file",
         "Dev/homework.ipynb": "Dev",
-        "08 eva.ipynb": "eva",
+        "10 eva.ipynb": "eva",
         "10_chunked_prefill.ipynb": tmp_path.name,
     }
     for name in files:
@@ -229,8 +229,8 @@ def test_a_long_message_is_cut_at_the_edge_of_the_terminal():
 def test_the_command_prints_and_writes_the_table(tmp_path):
     folder = tmp_path / "class"
     folder.mkdir()
-    (folder / "08_chunked_prefill_ada.ipynb").write_text(notebook(RIGHT, CHECK))
-    (folder / "08_chunked_prefill_bo.ipynb").write_text(notebook(STUB, CHECK))
+    (folder / "10_chunked_prefill_ada.ipynb").write_text(notebook(RIGHT, CHECK))
+    (folder / "10_chunked_prefill_bo.ipynb").write_text(notebook(STUB, CHECK))
     (folder / "readme.txt").write_text("")
     end = CliRunner().invoke(app, ["grade", str(folder), "--write", str(tmp_path / "grades.csv")])
     assert end.exit_code == 0, end.output

@@ -42,7 +42,7 @@ def test_lab_says_what_it_put_aside_and_refuses_an_unknown_lesson(
 ) -> None:
     invoke("lab", str(tmp_path))
     assert "04_continuous_batching.old.ipynb" in invoke("lab", str(tmp_path), "--fresh", "4").stdout
-    refused(invoke("lab", str(tmp_path), "--fresh", "99"), "--fresh", "00", "22", "99")
+    refused(invoke("lab", str(tmp_path), "--fresh", "99"), "--fresh", "00", "23", "99")
     assert len(started) == 2
 
 
