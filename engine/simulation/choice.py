@@ -2,6 +2,8 @@
 
 import msgspec
 
+CUT = "cut"  # in run_started's `t`: the last step of a log whose future is not to be shown
+
 
 class ChoiceError(ValueError):
     """A step cannot be decided again, or not in this way."""

@@ -29,7 +29,7 @@ from engine.core.log.log import EventLog, without_measured
 from engine.core.loop import StepOutput
 from engine.core.scheduling.admission import RequestError
 from engine.extensions.holds import Hold
-from engine.simulation.choice import Choice, ChoiceError, Settings
+from engine.simulation.choice import CUT, Choice, ChoiceError, Settings
 from engine.simulation.choosing_scheduler import ChoosingScheduler
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.fit import fit
@@ -74,6 +74,8 @@ class Rerun:
             self.unfinished = _end_with_the_log(self._workload.inputs, log)
             started = log[0]
             assert isinstance(started, v.RunStarted)
+            if CUT in started.t:
+                raise ValueError(f"what comes after step {started.t[CUT]} is for you to predict")
             self._started = started
             self.is_foreign = bool(started.source)
             self.config = changed_config(started, {})

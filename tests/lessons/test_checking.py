@@ -1,5 +1,6 @@
 """What all checks share: kept predictions, and a message for every failure of a learner's code."""
 
+import re
 import textwrap
 
 import pytest
@@ -10,8 +11,10 @@ from checks.answer import Answer
 from checks.broken import Broken, CommonPromise
 from checks.guard import call, is_stub, stubs
 from checks.judging import judge
+from engine.simulation.choice import ChoiceError
 from engine.simulation.scenarios import scenario
 from visualizer import read
+from visualizer.seat.seat import Seat
 
 
 @pytest.fixture
@@ -177,8 +180,8 @@ def test_a_check_that_gets_an_answer_or_an_object_asks_for_the_function(given) -
 def test_no_lesson_imports_the_solutions_so_that_a_teacher_can_remove_them() -> None:
     files = [*NOTEBOOKS.glob("*.ipynb"), *(NOTEBOOKS / "checks").glob("*.py")]
     assert len(files) > 2 * 14
-    assert [one.name for one in files if "import solutions" in one.read_text("utf-8")] == []
-    assert [one.name for one in files if "from solutions" in one.read_text("utf-8")] == []
+    texts = {one.name: one.read_text("utf-8") for one in files}
+    assert not [name for name in texts if re.search("(import|from) solutions", texts[name])]
 
 
 def test_the_beginning_of_a_log_ends_with_its_step() -> None:
@@ -186,3 +189,5 @@ def test_the_beginning_of_a_log_ends_with_its_step() -> None:
     beginning = until(log, 20)
     assert len(read(beginning).steps) == 20
     assert beginning.state().core() == log.state(len(beginning) - 1).core()
+    with pytest.raises(ChoiceError, match="after step 20 is for you to predict"):
+        Seat(beginning).decisions(20)
