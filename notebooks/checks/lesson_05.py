@@ -44,18 +44,18 @@ ANSWERS = {
     "copies": Answer(
         "twice",
         {
-            "three times": "Each has to write. But when two have left with a copy, how many tables "
-            "still name the block?",
-            "never": "The first token of each answer is a different one. It needs a slot.",
-            "once": "The first one leaves with a copy. The block still has two holders.",
+            "three times": "Each answer has to write, but once two of them have left with a copy, "
+            "how many tables still name the block?",
+            "never": "The answers begin with different tokens, and each of those needs a slot.",
+            "once": "The first answer leaves with a copy, but then the block still has two holders.",
         },
         fits=lambda copies: copies == 2,
     ),
 }
 HINTS = (
-    "Check before you take: `allocate` must not change anything if it returns None.",
-    "Keep a count for each block. A block is free when its count is zero; `writable` needs a copy "
-    "only when the count is more than one, and the writer then gives up its hold on the old block.",
+    "Check before you take, because `allocate` must not change anything if it returns None.",
+    "Keep a count for each block, which is free when its count is zero. `writable` needs a copy only "
+    "when the count is more than one, and then the writer gives up its hold on the old block.",
 )
 
 
@@ -65,6 +65,7 @@ class Promise(Promises):
     ALL_OR_NOTHING = "if fewer blocks are free than asked for, the answer is None"
     ALLOCATES = "if enough blocks are free, they are allocated"
     LIST = "allocate(n) returns a list of n blocks"
+    EMPTY = "allocate(0) returns an empty list, even if no block is free"
     NUMBERED = "blocks are numbered from 0"
     ONCE = "a block is allocated once"
     NOT_SHARED = "a block is free once its last holder has released it, and not before"
@@ -263,8 +264,13 @@ def _last_seen(block: int, story: Story, holders: list[str]) -> str:
 
 
 def _check_the_rest(pool: Any, tables: Tables, story: Story) -> None:
-    """Check that Zoe gets all free blocks, and then no more."""
-    free = _free(tables, story)
+    """Check that Zoe gets none, then all free blocks, and then no more."""
+    free, nothing = _free(tables, story), pool.allocate(0)
+    if not isinstance(nothing, list | tuple) or nothing:
+        raise Promise.EMPTY.broken(
+            f"When Zoe asks for 0 blocks, you returned {nothing!r}.",
+            f"{_are(free)} free. What is a list of 0 blocks?",
+        )
     if free:
         answer = pool.allocate(free)
         if answer is None:

@@ -22,6 +22,13 @@ WRONG = {
         "AllocatesListsOfOne": {"return blocks": "return [[block] for block in blocks]"},
         "AllocatesOneTooFew": {"range(n)": "range(n - 1)"},
     },
+    Promise.EMPTY: {
+        "NoneForNothing": {TOO_MANY: "if n not in range(1, len(self.free) + 1):"},
+        "TakesTheTailOfTheList": {
+            "blocks = [self.free.pop() for _ in range(n)]": "blocks = self.free[-n:]\n"
+            "        del self.free[-n:]"
+        },
+    },
     Promise.ALL_OR_NOTHING: {
         "AnEmptyListForNone": {
             f"{TOO_MANY}\n            return None": f"{TOO_MANY}\n            return []"
