@@ -21,24 +21,16 @@ ANSWERS = {
     "parts": Answer(
         "middle and end",
         {
-            "beginning and middle": "They are the oldest. But can an end be found without them?",
-            "all of it": "That was the tree, which evicts whole leaves. Here two blocks are enough.",
+            "beginning and middle": "They are the oldest, but can an end be found without them?",
+            "all of it": "The tree evicts whole leaves, but here two blocks are enough.",
         },
-    ),
-    "lpm": Answer(
-        "5th",
-        {
-            "2nd": "He came second. But Cleo, Eva and Gus find 48 tokens, and he finds none.",
-            "3rd": "One of the others first would be fair. But a longer match always wins.",
-            "8th": "One request has to compute the letter before others can find it. His is the first.",
-        },
-        fits=lambda place: place == 5,
     ),
 }
 HINTS = (
-    "Filter first: keep the nodes that may be evicted. Three conditions, all of them in the row.",
-    "The root has the id 0. Of the rest, a leaf has no children and an unlocked one has lock_ref 0; "
-    "min() with key=... picks the least recently used, and default=None covers the empty list.",
+    "Filter first, so that only nodes remain that may be evicted: there are three conditions, and all "
+    "of them are in the row.",
+    "The root has the id 0, a leaf has no children, and an unlocked node has lock_ref 0. Then min() "
+    "with key=... picks the least recently used, and default=None covers the empty list.",
 )
 
 
