@@ -21,7 +21,6 @@ from checks.guard import NotWrittenError, stubs, watched
 
 # Part -> the lesson whose exercise it is. A class is a part as a whole.
 PARTS = {
-    "first_token_steps": "00",
     "distribution": "01",
     "attend": "02",
     "count_work": "03",

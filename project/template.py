@@ -86,11 +86,6 @@ def split(node, at, block_size, new_id):
 # These parts do not change the score, but the gates test them as well.
 
 
-def first_token_steps(log):
-    """Lesson 00: return {request: step of its first token}."""
-    ...
-
-
 def distribution(logits, temperature, top_k, top_p):
     """Lesson 01: return the probability of each token."""
     ...

@@ -16,22 +16,21 @@ from engine.core.scheduling.policies import Fcfs
 from engine.core.scheduling.policy import AdmissionLimits, Policy
 from engine.simulation.choice import Settings
 
-_SHARED = "All requests in a step share its 10 ms. Only the time for each token adds up."
 ANSWERS = {
     "static": Answer(
         25,
         {
-            5: "Ada's seat is free then. But a static batch does not look at single seats.",
-            7: "Two seats are free by then. A static batch looks at neither.",
-            21: "Three empty seats ought to be enough. A static batch waits for the last one.",
+            5: "Ada's seat is free then, but a static batch doesn't look at single seats.",
+            7: "Two seats are free by then, but a static batch looks at neither.",
+            21: "Three empty seats ought to be enough, but a static batch waits for the last one.",
         },
     ),
     "continuous": Answer(
         40,
         {
             32: "126 tokens over 4 seats are 31.5, if every seat is taken in every step. Are they?",
-            54: "That would be a quarter less. But more than half of the seats were empty.",
-            72: "The longest answers are as long as before. But they no longer hold up the others.",
+            54: "That would be a quarter less, but more than half of the seats were empty.",
+            72: "The longest answers are as long as before, but they no longer hold up the others.",
         },
     ),
     "price": decided(
@@ -47,8 +46,8 @@ ANSWERS = {
 }
 HINTS = (
     "Walk the queue from its head and stop at the first request that does not fit.",
-    "There are three limits, not one. The budget is the only one that may give a request a part of "
-    "what it needs; seats and blocks have to be enough for all of it.",
+    "There are three limits, and the budget is the only one that may give a request a part of what "
+    "it needs. Seats and blocks have to be enough for all of it.",
 )
 
 
