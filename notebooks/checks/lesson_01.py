@@ -21,19 +21,19 @@ ANSWERS = {
     "kept": Answer(
         3,
         {
-            2: "Two words have 0.881, and a third one goes beyond 0.9. But top-p keeps the "
-            "smallest set that reaches p, and 0.881 does not reach it.",
-            1: "The likeliest word has 0.644. A set of one is far from 0.9.",
-            4: "All four have everything. But a smaller set reaches 0.9, too.",
+            2: "Two words have 0.881, and a third one goes beyond 0.9. But top-p keeps the smallest "
+            "set that reaches p, and 0.881 doesn't reach it.",
+            1: "The likeliest word has 0.644, so a set of one is far from 0.9.",
+            4: "All four have everything, but a smaller set reaches 0.9, too.",
         },
         source="The sum",
     )
 }
 HINTS = (
-    "Temperature 0 needs no division: treat it first. For the rest, sort the places by their "
+    "Temperature 0 needs no division, so treat it first. For the rest, sort the places by their "
     "scores and remember them, because the answer is in the order of the logits.",
-    "Add up what top-k left, divided by its sum. Keep the token that crosses top_p, and stop "
-    "after it. At the end, divide by what is kept.",
+    "Add up what top-k left, divided by its sum. Keep the token with which the sum reaches top_p, "
+    "stop there, and divide by the sum of what you kept.",
 )
 
 
@@ -51,6 +51,7 @@ class Promise(Promises):
     TOP_K = "top-k keeps the k likeliest tokens"
     CUT_WHEN_ASKED = "a token is cut only if top-k or top-p asks for it"
     TOP_P = "top-p keeps the smallest set that reaches p"
+    FIRST_OF_EQUALS = "of equal logits, the first in the list counts as the likelier"
     PROPORTIONAL = "kept tokens have shares in proportion to e^(logit / temperature)"
 
 
@@ -186,14 +187,12 @@ def _numbers(answer: Any, case: Scores) -> list[float]:
 
 
 def _check_greedy(shares: list[float], case: Scores) -> None:
-    best = [i for i, one in enumerate(case.logits) if one == max(case.logits)]
-    if abs(sum(shares) - 1) <= EXACT and abs(sum(shares[i] for i in best) - 1) <= EXACT:
+    best = case.logits.index(max(case.logits))
+    if abs(sum(shares) - 1) <= EXACT and abs(shares[best] - 1) <= EXACT:
         return
     look = "Try 0.5, 0.1, 0.01 on paper. What does the second-best token end up with?"
-    if len(best) > 1 and all(shares[i] > 0 for i in best):
-        look = (
-            "Several tokens are the likeliest here, and one is drawn. What do your numbers sum to?"
-        )
+    if case.logits.count(case.logits[best]) > 1:
+        look = "Several tokens are the likeliest here. Which of them does the docstring prefer?"
     raise Promise.GREEDY.broken(f"With temperature 0 you returned {_text(shares)}.", look)
 
 
@@ -213,31 +212,37 @@ def _check_kept(shares: list[float], case: Scores) -> None:
         raise Promise.LIKELIEST_FIRST.broken(
             f"You returned {_text(shares)}: a token of logit {worst:g} is kept, and one of {lost:g} "
             "is cut.",
-            "The logits come in any order, and the answer is in theirs.",
+            "The logits come in any order, and the answer is in the same order.",
         )
-    ordered = sorted(_softmax(logits, case.temperature), reverse=True)
-    if top_k and len(kept) > _as_likely(ordered, min(top_k, len(ordered))):
-        raise Promise.TOP_K.broken(
-            f"You keep {counted(len(kept), 'token')}, with top_k = {top_k}.",
-            f"You returned {_text(shares)}. Which token should have been cut?",
-        )
+    order = sorted(range(len(logits)), key=logits.__getitem__, reverse=True)
+    whole = _softmax(logits, case.temperature)
+    ordered = [whole[i] for i in order]
     left = _shared(ordered[: top_k or None])
     needed = _reaching(left, top_p)
-    # A function that keeps all ties at top-k has more tokens to share among, and may need more of them.
-    whole = _shared(ordered[: _as_likely(ordered, min(top_k or len(ordered), len(ordered)))])
+    if len(kept) > len(left):
+        equal = logits[order[top_k]] == logits[order[top_k - 1]]
+        raise Promise.TOP_K.broken(
+            f"You keep {counted(len(kept), 'token')}, with top_k = {top_k}.",
+            f"You returned {_text(shares)}. "
+            + (
+                "Are equal logits equally likely to stay?"
+                if equal
+                else "Which token should have been cut?"
+            ),
+        )
     if len(kept) < needed:
         _too_few(len(kept), left, case)
-    if len(kept) > _as_likely(ordered, max(needed, _reaching(whole, top_p))):
+    if len(kept) > needed:
         _too_many(len(kept), needed, left, ordered, case)
+    if kept != sorted(order[:needed]):
+        raise Promise.FIRST_OF_EQUALS.broken(
+            f"You returned {_text(shares)}: of equal tokens, an earlier one is cut.",
+            "In which order does your sort leave equal logits?",
+        )
 
 
 def _shared(weights: list[float]) -> list[float]:
     return [one / sum(weights) for one in weights]
-
-
-def _as_likely(ordered: list[float], count: int) -> int:
-    """Return how many tokens may be kept if `count` are needed: ties with the last count, too."""
-    return sum(one >= ordered[count - 1] - EXACT for one in ordered)
 
 
 def _reaching(shares: list[float], top_p: float) -> int:
@@ -280,7 +285,9 @@ def _too_many(
 ) -> None:
     enough = f"The {'likeliest has' if needed == 1 else f'{needed} likeliest have'}"
     look = "Is it the smallest set?"
-    if case.top_k and kept == min(case.top_k, _reaching(ordered, case.top_p)):
+    if abs(sum(left[:needed]) - case.top_p) < EXACT:
+        look = "That is exactly top_p, so it has been reached."
+    elif case.top_k and kept == min(case.top_k, _reaching(ordered, case.top_p)):
         look = "Top-k cuts first. Which tokens does top-p see then, and what is their sum?"
     elif _as_at_temperature_one(kept, case):
         look = _CUT_TOO_EARLY

@@ -18,6 +18,12 @@ WRONG = {
             SUM: f"        if top_p == 1 < summed + weights[i] / whole:\n{LESS}\n{SUM}",
         },
     },
+    Promise.FIRST_OF_EQUALS: {
+        "later_of_equals_first": {
+            "range(len(logits)), key=logits.__getitem__, reverse=True)": "range(len(logits)), key="
+            "logits.__getitem__)[::-1]"
+        }
+    },
     Promise.GREEDY: {
         "zero_gives_1_to_all_that_tie": {GREEDY: "float(one == max(logits)) for one in logits"},
         "zero_is_uniform": {GREEDY: "1 / len(logits) for _ in logits"},
@@ -45,8 +51,14 @@ WRONG = {
     Promise.SUMS_TO_1: {
         "forgets_to_share": {"whole = sum(weights[i] for i in kept)\n": "whole = sum(weights)\n"},
     },
-    Promise.TOP_K: {"ignores_top_k": {KEPT: "order"}},
+    Promise.TOP_K: {
+        "ignores_top_k": {KEPT: "order"},
+        "ties_at_top_k_stay": {
+            KEPT: "[i for i in order if logits[i] >= logits[order[: top_k or None][-1]]]"
+        },
+    },
     Promise.TOP_P: {
+        "goes_beyond_p": {"summed >= top_p": "summed > top_p"},
         "cuts_before_the_temperature": {
             WHOLE: f"{PLAIN}\n    {WHOLE.replace('weights', 'plain')}",
             SUM: SUM.replace("weights", "plain"),
