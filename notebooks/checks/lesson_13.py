@@ -15,23 +15,13 @@ from checks.guard import watched
 from checks.judging import counted
 
 ANSWERS = {
-    "loop": Answer(
-        0,
-        {
-            40: "There is a moment between two steps. But the loop gets it only at an `await`.",
-            100: "Every 10 ms of a second, if the loop were free. Is it?",
-            1: "The task was created before the steps began. Created is not started: that happens at "
-            "the next `await` that pauses.",
-        },
-        source="The run",
-    ),
     "suffers": Answer(
         "the server's memory",
         {
-            "nothing: TCP takes care of it": "TCP does its part: it tells the server to wait with "
+            "nothing: TCP takes care of it": "TCP does its part when it tells the server to wait with "
             "Kim's text. But where does the text wait that the machine still makes?",
-            "the other twenty-nine answers": "They would if the loop waited for Kim's laptop. A queue "
-            "without a limit never makes it wait.",
+            "the other twenty-nine answers": "They would suffer if the bridge waited for Kim's laptop, "
+            "but a queue without a limit never makes it wait.",
         },
         source="The number of pieces in her outbox",
         fits=lambda pieces: pieces > 90,
@@ -39,17 +29,18 @@ ANSWERS = {
     "stops": Answer(
         65,
         {
-            "it does not": "Kim's outbox waits for Kim's laptop, and the loop waits for Kim's outbox.",
-            64: "Then her outbox is full, and everything still goes well.",
-            96: "That would be the end of all answers. Follow the `await` inside the first `for`.",
+            "it does not": "The bridge waits for Kim's outbox, and Kim's outbox waits for Kim's laptop.",
+            64: "Her outbox is full after that step, but until then everything goes well.",
+            96: "All answers end there, if the bridge gets that far. Follow the `await` inside the "
+            "first `for`.",
         },
     ),
 }
 HINTS = (
-    "One string is enough: put() appends to it, and get() takes all of it. A text has "
-    "len(text.encode()) bytes, and the buffered ones count, too.",
-    "put() and close() set the event. get() first awaits it. Then it clears the event, takes all of "
-    "the text, and returns it with the reason.",
+    "One string is enough: put() appends to it, and get() takes all of it. A text takes up "
+    "len(text.encode()) bytes, in addition to those that are buffered already.",
+    "put() and close() set the event, and get() awaits it first. Then get() clears the event, takes "
+    "all of the text, and returns it with the reason.",
 )
 
 
