@@ -29,7 +29,7 @@ ANSWERS = {
     "stops": Answer(
         65,
         {
-            "it does not": "The bridge waits for Kim's outbox, and Kim's outbox waits for Kim's laptop.",
+            "it does not": "The bridge waits for Kim's outbox, and the outbox waits for her laptop.",
             64: "Her outbox is full after that step, but until then everything goes well.",
             96: "All answers end there, if the bridge gets that far. Follow the `await` inside the "
             "first `for`.",

@@ -16,18 +16,18 @@ ANSWERS = {
     "further": Answer(
         2.8,
         {
-            5.1: "Twice as many drafts, twice as many tokens: true if each draft counted by itself.",
-            3.8: "Half as many again seems careful. But the far drafts hardly ever count.",
-            2.5: "Nearly. But now and then five or six in a row are right.",
+            5.1: "Twice as many drafts would bring twice the tokens if each draft counted by itself.",
+            3.8: "Half as many again seems careful, but the far drafts hardly ever count.",
+            2.5: "That's nearly right, but now and then five or six drafts in a row are right.",
         },
     ),
     "busy": Answer(
         "fewer",
         {
-            "45% more, as before": "The number of steps falls as before. But a step with 40 tokens is "
-            "much longer here than a step with 8.",
-            "a few more": "That is true of one draft each. Of four, more are dropped than accepted.",
-            "no change": "Gain and cost would have to be equal. The dropped drafts cost more.",
+            "45% more, as before": "The number of steps falls as before, but here a step with 40 "
+            "tokens is much longer than a step with 8.",
+            "a few more": "That's true of one draft each, but of four, more are dropped than accepted.",
+            "no change": "Gain and cost would have to be equal, but the dropped drafts cost more.",
         },
         source="The run",
         fits=lambda ratio: ratio < 0.95,
@@ -35,7 +35,7 @@ ANSWERS = {
     "dogs": Answer(
         "less often",
         {
-            "as often as by the model": "The model draws the replacements, but only the replacements.",
+            "as often as by the model": "The model draws only the replacements, and they aren't all.",
             "more often": "The drafter likes dogs more than the model does. So what does the rule do "
             "with its dogs?",
         },
@@ -44,7 +44,8 @@ ANSWERS = {
     ),
 }
 HINTS = (
-    "For draft j the chance is p[j][draft] / q[j][draft]. It is kept if uniforms[j] is below that.",
+    "The chance of draft j is p[j][draft] / q[j][draft], and the draft is kept if uniforms[j] is below "
+    "that chance.",
     "At the first rejection the answer is complete: the drafts before it, and pick(rest(p[j], q[j])). "
     "If the loop ends without a rejection, one more token is drawn from p[-1].",
 )

@@ -20,16 +20,16 @@ ANSWERS = {
     "passes": Answer(
         43,
         {
-            40: "The same tokens, the same seats. But a free seat is noticed one step late.",
-            38: "It is faster. But faster does not mean fewer: a token still needs a pass.",
-            80: "That would be every request in every second step. Only freed seats lag behind.",
+            40: "The tokens and the seats are the same, but a free seat is noticed one step late.",
+            38: "It is faster, but that doesn't mean fewer passes: each token still needs one.",
+            80: "Then a request would have a row in every second step, but only freed seats lag behind.",
         },
     ),
     "nothing": Answer(
         "slower",
         {
-            "just as fast": "There is nothing left to hide. But the late seats are still late.",
-            "faster": "Overlap gains the time that the CPU takes. Here that is zero.",
+            "just as fast": "There is nothing left to hide, but freed seats are still used late.",
+            "faster": "Overlap gains the time that the CPU takes, which is zero here.",
         },
         fits=lambda ms_more: ms_more > 0,
     ),
@@ -37,8 +37,9 @@ ANSWERS = {
 HINTS = (
     "`want` is known tokens plus placeholders, minus those that are computed. Two things make it 0: "
     "the request has ended, or the next token would come after the last one.",
-    "A row that computes known tokens and placeholders to the end brings a token: `scheduled` adds a "
-    "placeholder for it. After `preempted`, nothing is computed, and no placeholder is left.",
+    "`scheduled` counts the tokens as computed. If all known tokens and placeholders then are, the row "
+    "brings a token, so add a placeholder for it; a row in the middle of a prompt brings none. "
+    "`preempted` resets what is computed, and nothing that is known.",
 )
 
 

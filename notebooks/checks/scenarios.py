@@ -171,13 +171,13 @@ def shaped() -> Engine:
 
 
 def turns_and_ahead() -> dict[str, EventLog]:
-    """Lesson 17: the first steps of one workload, scheduled in turns and one step ahead."""
+    """Lesson 17: four steps of one workload, in turns and one step ahead, before any seat is free."""
     table = SCENARIOS["continuous_batching"]
     config = msgspec.structs.replace(table.config, prefix_cache="off")
     early = msgspec.structs.replace(config, async_scheduling=True)
     cost = Cost(10, 0.25, cpu_ms=5)
     turns, ahead = (simulate(table.workload, one, cost=cost) for one in (config, early))
-    return {"taking turns": until(turns, 5), "one step ahead": until(ahead, 7)}
+    return {"taking turns": until(turns, 4), "one step ahead": until(ahead, 5)}
 
 
 def guides() -> Any:
