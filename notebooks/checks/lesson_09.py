@@ -25,14 +25,13 @@ ANSWERS = {
         20,
         {"Ada's": choice.Victim(1), "Bo's": choice.Victim(2), "Cleo's": choice.Victim(3)},
     ),
-    "idle": Answer(
-        "the idle blocks are its own beginning",
+    "resumes": Answer(
+        27,
         {
-            "a step after a preemption admits no request": "True of step 20 itself. This is step 21.",
-            "the batch has no free seat": "There are four seats, and two are taken.",
-            "the cache never evicts a victim's blocks": "It would, for any other request.",
+            21: "Three blocks are idle then, and it needs one. But those three are the beginning of "
+            "its own text, so to evict one of them would be no gain.",
+            29: "Ada's request has ended by then. But Bo's ended sooner, and released blocks as well.",
         },
-        fits=lambda sentence: "cached blocks are its own prefix" in sentence,
     ),
     "thrash": Answer(
         "the tokens computed",
@@ -41,19 +40,11 @@ ANSWERS = {
             "the longest gap in Ada's answer": "A chunk makes her step longer, but in both runs.",
         },
     ),
-    "seat": Answer(
-        19,
-        {
-            6: "It is urgent, so another one should stop. But only a running request can take blocks.",
-            10: "Memory ran out then, with four requests running. With three it lasts longer.",
-            25: "The first job ends then. A seat is free before, for another reason.",
-        },
-    ),
 }
 HINTS = (
-    "Start with the requests of the least urgent priority: the largest number in `running`.",
+    "Start with the requests of the least urgent priority, which is the largest number in `running`.",
     "Of those, leave out the oldest (the smallest arrival), unless it is the only one. Any of the "
-    "rest will do; computed and blocks tell you which one is cheapest.",
+    "rest will do, and computed and blocks tell you which of them is cheapest.",
 )
 
 
