@@ -20,16 +20,16 @@ ANSWERS = {
     "behind": Answer(
         7,
         {
-            2: "The chats came first before. But now Ada waits, and Eva's request is running.",
-            3: "One step for Eva, then room for others. But running requests come first in each step.",
-            8: "That is after Eva's last chunk. But that chunk is small and leaves room beside it.",
+            2: "The chats came first before, but now Eva's request is running while Ada's waits.",
+            3: "Eva's gets one step, then there is room for others? No: it comes first in each step.",
+            8: "That is after Eva's last chunk, which is so small that it leaves room beside it.",
         },
     ),
 }
 HINTS = (
-    "A step always costs base_ms. Subtract that from the goal first: the rest pays for tokens.",
-    "Two more conditions: at least one prompt token must fit beside the decodes, and a budget is a "
-    "whole number of tokens.",
+    "A step always costs base_ms, so subtract that from the goal first: the rest pays for tokens.",
+    "There are two more conditions: at least one prompt token must fit beside the decodes, and a "
+    "budget is a whole number of tokens.",
 )
 
 
