@@ -20,18 +20,18 @@ ANSWERS = {
     "equal": Answer(
         215,
         {
-            5: "It is a small engine. But its scheduler was written after vLLM's, line by line.",
-            120: "The rules differ where memory is short. In many workloads it never is.",
-            300: "Two rules differ. As soon as memory is short, they decide differently.",
+            5: "It is a small engine, but its scheduler was written after vLLM's, line by line.",
+            120: "The rules do differ where memory is short, but in many workloads it never is.",
+            300: "Two rules differ, so as soon as memory is short, they decide differently.",
         },
     ),
     "time": Answer(
         "none of it",
         {
-            "all but one block": "One line changed. But all blocks behind it depend on that line.",
-            "all that follows the time": "The text is equal, but not what comes before it. Its keys "
-            "and values have seen the time.",
-            "about half": "The time is at the beginning. Nothing in front of it could be cached.",
+            "all but one block": "Only one line changed, but all blocks behind it depend on that line.",
+            "all that follows the time": "The text is equal, but its keys and values depend on the "
+            "time that comes before it.",
+            "about half": "The time is at the beginning, so nothing in front of it could be cached.",
         },
         fits=lambda cached: cached == 0,
     ),
@@ -39,8 +39,8 @@ ANSWERS = {
 HINTS = (
     "There are four reasons, and each is one comparison. Ask in the order of the list, and return the "
     "first that holds.",
-    "For the memory, count blocks: those that all its tokens need, minus those it reuses. And of the "
-    "free blocks, those that it reuses will not be free any more.",
+    "For the memory, count the blocks that all its tokens need, minus those that it reuses. Then "
+    "compare them with the free blocks, of which those that it reuses won't be free any more.",
 )
 REASONS = ("after_preemption", "batch_full", "token_budget", "whole_sequence")
 CASES = {  # (reason, whether nothing waits) -> how many: 500. Memory needs the most thought
