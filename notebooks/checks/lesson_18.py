@@ -34,19 +34,19 @@ ANSWERS = {
     "two": Answer(
         "about half",
         {
-            "0.95": "It is smart about load, but blind to prompts: every guide goes to both replicas.",
-            "0.75": "That would need something that pulls questions about one guide together.",
-            "0.1": "Each replica has room for four of the six guides, so many questions are lucky.",
+            "0.95": "It's clever about load but blind to prompts, so every guide goes to both replicas.",
+            "0.75": "Something would have to pull the questions about one guide together, and nothing does.",
+            "0.1": "Since each replica has room for four of the six guides, many questions are lucky.",
         },
         fits=lambda share: 0.45 < share < 0.6,
     ),
     "rush": Answer(
         "20 to 35",
         {
-            "50 to 54": "They would if the router knew of a block once it is cached. A log is late.",
+            "50 to 54": "They would if the router knew of a block as soon as it's cached, but a log is late.",
             "36 to 49": "Only a guide's first questions are scattered. But their copies fill the "
             "memory, and other guides are evicted.",
-            "none": "The log is late, but it comes. Later questions find their guide.",
+            "none": "The log is late, but it does come, and the later questions find their guide.",
         },
         fits=lambda found: 20 <= found <= 35,  # it depends on the weights of the router
     ),
