@@ -13,9 +13,9 @@ ANSWERS = {
     "watch": Answer(
         "less than 10 times",
         {
-            "about 43 times": "That is how much work is saved. But is time made of work alone?",
-            "about 20 times": "Half of it, to be careful. But something takes most of the "
-            "time, and the cache saves none of it.",
+            "about 43 times": "That's how much work is saved, but is time made of work alone?",
+            "about 20 times": "You halved it, to be careful. But something else takes most of "
+            "the time, and the cache saves none of that.",
         },
         then="Look for what each pass costs, however few tokens are in it.",
         source="The stopwatch",
@@ -23,8 +23,8 @@ ANSWERS = {
     )
 }
 HINTS = (
-    "Write first, then attend: a new token sees itself, so its key must be in the cache before you "
-    "compare. Read no slot behind the last new token.",
+    "Write first and attend then, because a new token sees itself, so its key must be in the cache "
+    "before you compare. Read no slot behind the last new token.",
     "Row i of q is at position start + i, so it sees start + i + 1 slots. Compare a column "
     "of row numbers with a row of slot numbers to get the whole mask at once.",
 )
