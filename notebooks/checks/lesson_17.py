@@ -22,7 +22,7 @@ ANSWERS = {
         {
             40: "The tokens and the seats are the same, but a free seat is noticed one step late.",
             38: "It is faster, but that doesn't mean fewer passes: each token still needs one.",
-            80: "Then a request would have a row in every second step, but only freed seats lag behind.",
+            80: "Then a request would have a row in every second step, but only free seats lag behind.",
         },
     ),
     "nothing": Answer(
