@@ -23,21 +23,19 @@ Report = Callable[[EventLog], Mapping[str, Any]]
 
 KEYS = ("request", "cause", "evidence", "change", "gain", "cost")
 ANSWERS = {
-    "mostly": Answer(
-        "no free seat",
+    "memory": Answer(
+        "exactly as long",
         {
-            "too few free blocks": "Two requests were preempted, so memory was short. But only for "
-            "a while.",
-            "the token budget": "Long prompts fill a step or two. Then the budget has room again.",
-            "after a preemption": "That is the reason for a single step, each time.",
+            "half as long": "Memory is short at step 50, but in only a few of the steps of her wait.",
+            "a few steps less": "She no longer waits for memory, but then she waits for another limit.",
+            "longer": "More memory lets more requests run at once, but only if they have seats, too.",
         },
-        fits=lambda reason: reason == "batch_full",
+        fits=lambda more_steps: more_steps == 0,
     ),
     "best": Answer(
         "short prompts first",
         {
-            "twice the seats": "She waited for a seat. But with more of them, memory runs out.",
-            "twice the memory": "You saw it: she did not wait for memory.",
+            "twice the seats": "She waited for a seat, but with more of them, memory runs out.",
             "twice the budget": "The budget was the reason in only 1 step of 47.",
         },
     ),
@@ -45,8 +43,8 @@ ANSWERS = {
 HINTS = (
     "Count the reasons over the whole wait: max() over waited() names the request, and "
     "Counter(one.reason for one in blocked_while_waiting(log, request).values()) has the causes.",
-    "most_common() has the causes in the right order. For each of them: change |= doubled(log, cause), "
-    "then tried(log, request, change). Stop when its gain is above 0, and return all of it.",
+    "most_common() has the causes in the right order. For each of them, change |= doubled(log, cause) "
+    "and then tried(log, request, change), until its gain is above 0. Then return all of it.",
 )
 SEVERAL = 3  # steps of evidence, if there are so many
 
