@@ -18,11 +18,11 @@ ANSWERS = {
     "company": Answer(
         "1.3 times as long",
         {
-            "8 times as long": "There is eight times as much to compute. But the step does not "
+            "8 times as long": "There's eight times as much to compute, but the step doesn't "
             f"wait for that. {_SHARED}",
-            "4 times as long": f"Half shared, half not? {_SHARED}",
+            "4 times as long": f"Is half of it shared, and half not? {_SHARED}",
             "2 times as long": f"{_SHARED} Only the keys and values are each person's own, and at this "
-            "context they are few.",
+            "context there are few of them.",
         },
         source="The count",
         fits=lambda ratio: 1.2 < ratio < 1.35,
