@@ -24,9 +24,9 @@ ANSWERS = {
     "choices": Answer(
         10,
         {
-            2: "The text has two fields to fill in. But a token is not a character: many texts can be "
+            2: "The text has two fields to fill in, but a token is not a character: many texts can be "
             "cut into tokens in several ways.",
-            4: "Those are the tokens without a choice.",
+            4: "That is the number of tokens without a choice.",
             14: "A mask is not advice: it leaves only what fits, and often that is one token.",
         },
         source="The automaton",
@@ -34,10 +34,10 @@ ANSWERS = {
     "sum": Answer(
         '{"sum": 17}',
         {
-            '{"sum": 42}': "It gave this answer before. But the calculator found it, and the mask "
+            '{"sum": 42}': "It gave this answer before, but the calculator found it, and the mask "
             "forbids the call.",
-            '{"sum": 25}': "It copies a number of the question. But which one?",
-            "an error": "The model hardly wants any of the allowed tokens. But one of them is always "
+            '{"sum": 25}': "It does copy a number of the question. But which one?",
+            "an error": "The model hardly wants any of the allowed tokens, but one of them is always "
             "the likeliest.",
         },
         source="The engine",
@@ -46,8 +46,8 @@ ANSWERS = {
 HINTS = (
     "Write a loop that walks one token: start in `state`, look up each character in moves, and stop at "
     "the first that has no entry. Then use it for every token.",
-    "Two tokens are special. A token without characters would be walked at once and for ever: forbid "
-    "it. The token `eos` has nothing to do with moves: it depends on `accepting` alone.",
+    "Two tokens are special. A token without characters would be walked at once and for ever, so "
+    "forbid it. The token `eos` has nothing to do with moves, because it depends on `accepting` alone.",
 )
 
 

@@ -20,17 +20,20 @@ ANSWERS = {
     "left": Answer(
         1024,
         {
-            3200: "That is what the agent had when it left, in whole blocks. But others needed room.",
-            4092: "The last part has never been computed: the tool has only now returned it.",
-            0: "If its whole history is gone. But which part of it do the other agents use as well?",
+            3200: "That is what the agent had when it left, in whole blocks, but others needed room.",
+            4092: "The last part has never been computed, because the tool has only now returned it.",
+            0: "That would be right if its whole history were gone. But which part of it do the other "
+            "agents use as well?",
         },
     ),
     "times": Answer(
         "about 12 times as long",
         {
-            "half as long": "Copying moves many bytes, and GPUs are fast. Divide both, and compare.",
-            "twice as long": "They are closer for a disk. Host memory is ten times as fast.",
-            "about 100 times as long": "With a smaller KV, or a larger model. See the two lines above.",
+            "half as long": "Copying moves many bytes, and GPUs are fast, but divide both and "
+            "compare.",
+            "twice as long": "They are that close for a disk, but host memory is five times as fast.",
+            "about 100 times as long": "With a smaller KV or a larger model, perhaps. See the two "
+            "lines above.",
         },
         fits=lambda ratio: 11 < ratio < 13,
     ),
@@ -38,7 +41,7 @@ ANSWERS = {
         "nearly none",
         {
             "the same number": "The same blocks are computed. But when do they leave host memory?",
-            "twice as many": "More blocks are copied. But there is no more room for them.",
+            "twice as many": "More blocks are copied, but there is no more room for them.",
             "half as many": "It is less than that. What is in host memory when a block leaves the GPU?",
         },
         fits=lambda share: share < 0.1,
