@@ -125,12 +125,17 @@ def _line(notebook: Any, name: str) -> LessonLine:
 def _way(route: Route, lines: list[LessonLine], folder: str) -> str:
     taken = [line for line in lines if line.name[:2] in route.lessons]
     links = [f"[{line.name[:2]}]({folder}{line.name})" for line in taken]
-    if len(taken) == len(lines):
-        links = [f"{links[0]} to {links[-1]}"]
+    before = lines[: lines.index(taken[-1])]
+    left_out = [line.name[:2] for line in before if line not in taken]
+    if len(left_out) < len(taken):  # those that are left out say it more briefly
+        without = f" without {', '.join(left_out)}" if left_out else ""
+        links = [f"{links[0]} to {links[-1]}{without}"]
     elif len(taken) <= FEW:  # the titles fit, and say more than numbers
         links = [f"[{line.title}]({folder}{line.name})," for line in taken]
     name = f"**{route.name}**" + (f", {hours(route, lines):.0f} hours" if route.is_long else "")
-    return f"| {name} | {' '.join(links).rstrip(',')} | {route.promise} |"
+    *most, last = route.exercises
+    exercises = "" if len(taken) == len(lines) else f"; exercises: {', '.join(most)} and {last}"
+    return f"| {name} | {' '.join(links).rstrip(',')}{exercises} | {route.promise} |"
 
 
 def _row(line: LessonLine) -> str:
