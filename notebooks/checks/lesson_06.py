@@ -20,37 +20,19 @@ ANSWERS = {
     "again": Answer(
         "16 tokens",
         {
-            "0 tokens": "All 48 are there. But the cache holds keys and values; Bo needs a next token.",
-            "1 token": "The last token must be computed, that is true. But hits are whole blocks.",
-            "48 tokens": "That would be a cache that helps only after different prompts.",
+            "0 tokens": "All 48 are there, but as keys and values, and Bo needs a next token.",
+            "1 token": "The last token must be computed, that's true, but hits are whole blocks.",
+            "48 tokens": "Then the cache would help after every prompt but the same one.",
         },
         fits=lambda tokens: tokens == 16,
     ),
-    "tree": Answer(
-        "0 tokens",
-        {
-            "144 tokens": "Three of them, 48 each. But when does Ada's prefix get into the tree?",
-            "96 tokens": "Two of three would be right if the budget made two of them wait for a step.",
-            "48 tokens": "No request is first here. All four look, and then all four are computed.",
-        },
-        fits=lambda tokens: tokens == 0,
-    ),
-    "table": Answer(
-        "144 tokens",
-        {
-            "0 tokens": "Nothing is computed when they look. But must it be, at that moment?",
-            "48 tokens": "One of them finds Ada's blocks. What keeps the others from finding them?",
-            "96 tokens": "Ada's request finds nothing, that is right. How many come after it?",
-        },
-        fits=lambda tokens: tokens == 144,
-    ),
 }
 HINTS = (
-    "The upper node takes the tokens up to at * block_size and the first `at` blocks; the lower node "
-    "keeps the rest.",
+    "The upper node takes the tokens up to at * block_size and the first `at` blocks, and the lower "
+    "node keeps the rest.",
     "Three links change: the parent's entry for the first block, the new node's parent and its one "
-    "child (found by the first block of the rest), and the lower node's parent. The new node has the "
-    "lower node's lock and its time of last use.",
+    "child (found by the first block of the rest), and the lower node's parent. The new node also gets "
+    "the lower node's lock and its time of last use.",
 )
 
 

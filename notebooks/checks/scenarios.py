@@ -259,6 +259,7 @@ _BY_NAME: dict[str, Callable[[], Any]] = {
     "twelve people, four seats": _of_the_gallery("static_batching"),
     "eight people, 512 slots, 128 for each": slabs,
     "four people, one storyteller": _of_the_gallery("hit"),
+    "four people, one moment": _of_the_gallery("in_batch_sharing", prefix_cache="off"),
     "four texts, twelve blocks": _of_the_gallery("eviction"),
     "four chats, a document of 400 tokens": _of_the_gallery("chunk_budget", chunked_prefill=False),
     "three answers, 14 blocks": _of_the_gallery("preemption"),
