@@ -1,4 +1,4 @@
-"""Make the contents notebook, and say in each lesson how long it takes and what follows: `make contents`."""
+"""Make the contents, and say in each lesson how long it takes and what follows: `make contents`."""
 
 import re
 import sys

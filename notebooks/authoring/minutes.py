@@ -1,7 +1,7 @@
 """How long a lesson takes: estimated from what a reader reads, runs, guesses and writes.
 
-`reading` is everything up to the exercise and what follows it; `exercise` has the exercise's own text and
-the time to write about as many lines as our solution has. A first cell says both, rounded to five.
+`reading` is everything but the exercise; `exercise` has the exercise's own text and the time to write
+about as many lines as our solution has. A lesson's first cell says both, rounded to five.
 """
 
 import ast

@@ -34,8 +34,8 @@ ANSWERS = {
     "two": Answer(
         "about half",
         {
-            "0.95": "It's clever about load but blind to prompts, so every guide goes to both replicas.",
-            "0.75": "Something would have to pull the questions about one guide together, and nothing does.",
+            "0.95": "It's clever about load but blind to prompts: every guide goes to both replicas.",
+            "0.75": "Something would have to pull a guide's questions together, and nothing does.",
             "0.1": "Since each replica has room for four of the six guides, many questions are lucky.",
         },
         fits=lambda share: 0.45 < share < 0.6,
@@ -43,7 +43,7 @@ ANSWERS = {
     "rush": Answer(
         "20 to 35",
         {
-            "50 to 54": "They would if the router knew of a block as soon as it's cached, but a log is late.",
+            "50 to 54": "They would if the router knew of a block once it's cached, but a log is late.",
             "36 to 49": "Only a guide's first questions are scattered. But their copies fill the "
             "memory, and other guides are evicted.",
             "none": "The log is late, but it does come, and the later questions find their guide.",
