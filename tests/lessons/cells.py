@@ -5,6 +5,7 @@ longer than most lessons.
 """
 
 import asyncio
+import gc
 import os
 import sys
 from multiprocessing.connection import Connection
@@ -28,6 +29,8 @@ import visualizer.widgets  # noqa: F401
 
 def run(sources: list[str], told: Connection, words: Path) -> None:
     """Send for each cell what it raised, or None; write to `words` what is printed."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 100)  # as in tests/conftest.py
     output = os.open(words, os.O_WRONLY | os.O_CREAT)
     for stream in (1, 2):  # what the processes of a cell print, too
         os.dup2(output, stream)

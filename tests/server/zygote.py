@@ -144,6 +144,7 @@ def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
     gc.collect()
     gc.freeze()  # collections in the servers leave the shared pages alone
+    gc.set_threshold(10_000, 20, 100)  # as in tests/conftest.py
     while True:
         message, streams, _, _ = socket.recv_fds(connection, 1 << 20, STREAMS)
         if not message:
