@@ -402,13 +402,17 @@ def _only_asks(source: str) -> bool:
 
 
 def _hints(lesson: str) -> str:
-    """Return a lesson's hints as HTML, each nested in the previous one, without importing its check."""
+    """Return a lesson's hints as HTML, each nested in the previous one, without importing its check.
+
+    A short lesson has no exercise and no hints.
+    """
     source = (NOTEBOOKS / "checks" / f"lesson_{lesson}.py").read_text("utf-8")
-    words: tuple[str, ...] = next(
+    found = (
         ast.literal_eval(node.value)
         for node in ast.parse(source).body
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "HINTS"
     )
+    words: tuple[str, ...] = next(found, ())
     folded = ""
     for number, hint in reversed(list(enumerate(words, start=1))):
         summary = f"Hint {number} of {len(words)}"
