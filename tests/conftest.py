@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Collect garbage rarely, and never look again at the million objects of the imported modules."""
     gc.freeze()
-    gc.set_threshold(10_000, 20, 100)  # the default takes a quarter of the time of tests with long logs
+    gc.set_threshold(10_000, 20, 100)  # the default takes a quarter of tests with long logs
 
 
 @pytest.fixture(scope="session")
