@@ -48,7 +48,8 @@ def minutes_of(cells: Iterable[Any], lesson: str) -> Minutes:
 
 def _minutes_of_cell(cell: Any) -> float:
     if cell.cell_type == "markdown":
-        return WORDS * len(LINK.sub(r"\1", _GENERATED.sub("", cell.source)).split())
+        text = LINK.sub(r"\1", _GENERATED.sub("", cell.source))
+        return WORDS * len(text.split())
     pictures = sum("image/png" in output.get("data", {}) for output in cell.outputs)
     lines = sum(bool(line.strip()) for line in cell.source.splitlines())
     return CODE * lines + GUESS * cell.source.count("predict(") + PICTURE * pictures
