@@ -180,8 +180,7 @@ def test_a_check_that_gets_an_answer_or_an_object_asks_for_the_function(given) -
 def test_no_lesson_imports_the_solutions_so_that_a_teacher_can_remove_them() -> None:
     files = [*NOTEBOOKS.glob("*.ipynb"), *(NOTEBOOKS / "checks").glob("*.py")]
     assert len(files) > 2 * 14
-    texts = {one.name: one.read_text("utf-8") for one in files}
-    assert not [name for name in texts if re.search("(import|from) solutions", texts[name])]
+    assert not any(re.search("(import|from) solutions", one.read_text("utf-8")) for one in files)
 
 
 def test_the_beginning_of_a_log_ends_with_its_step() -> None:

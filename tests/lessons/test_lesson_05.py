@@ -36,8 +36,7 @@ class AsAQueue(Solution):
         return taken
 
     def writable(self, block):
-        answer = super().writable(block)
-        return answer and list(answer)
+        return (answer := super().writable(block)) and list(answer)
 
 
 class WithoutAListOfFreeBlocks(Solution):

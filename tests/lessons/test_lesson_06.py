@@ -46,10 +46,7 @@ def moves_block_by_block(node, at, block_size, new_id):
     return upper
 
 
-RIGHT = [solution, rebuilds_both_ends, moves_block_by_block]
-
-
-@pytest.mark.parametrize("right", RIGHT)
+@pytest.mark.parametrize("right", [solution, rebuilds_both_ends, moves_block_by_block])
 @pytest.mark.parametrize("name", ["split", "eviction"])
 def test_every_right_cut_is_accepted_and_runs_in_the_engine(right, name: str) -> None:
     asked = []
