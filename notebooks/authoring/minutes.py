@@ -48,11 +48,11 @@ def minutes_of(cells: Iterable[Any], lesson: str) -> Minutes:
 
 def _minutes_of_cell(cell: Any) -> float:
     if cell.cell_type == "markdown":
-        text: str = LINK.sub(r"\1", _GENERATED.sub("", cell.source))
+        text = LINK.sub(r"\1", _GENERATED.sub("", cell.source))
         return WORDS * len(text.split())
     pictures = sum("image/png" in output.get("data", {}) for output in cell.outputs)
     lines = sum(bool(line.strip()) for line in cell.source.splitlines())
-    return CODE * lines + GUESS * cell.source.count("predict(") + PICTURE * pictures
+    return CODE * lines + GUESS * str(cell.source).count("predict(") + PICTURE * pictures
 
 
 def _lines_to_write(lesson: str) -> int:
