@@ -29,31 +29,23 @@ ANSWERS = {
         },
         fits=lambda ratio: 0.95 < ratio < 1.05,
     ),
-    "rush": Answer(
-        1.6,
+    "goodput": Answer(
+        "twice as many",
         {
-            0.5: "Prompts have a replica of their own, and long steps. But it is one replica, not two.",
-            1: "With the same work on the same replicas. But may the decode replica help?",
-            4: "It gets twice the prompts, and they queue. But the equal replicas have queues as well, "
-            "and a step of 64 tokens costs more per token.",
+            "as many": "The throughput was the same. But how does an equal replica keep its gaps short?",
+            "half as many": "Only one of two replicas prefills. But it may use long steps, since no "
+            "chat waits for them.",
+            "four times as many": "Small chunks cost equal replicas a lot. But one prefill replica "
+            "has a limit, too: 1,000 tokens take it more than a quarter of a second.",
         },
-    ),
-    "slower": Answer(
-        "the documents' TTFT",
-        {
-            "the documents' gaps": "If the client had the first token before the move, the "
-            "second one would wait. Where does the first one come from?",
-            "the chats' gaps": "The decode replica does not stop for a move. It gets the "
-            "request when the blocks are there.",
-            "all three": "What waits for the network gets slower. Which of these waits for it?",
-        },
+        fits=lambda ratio: 1.5 < ratio < 2.5,
     ),
 }
 HINTS = (
-    "Which answers are possible at all? From 0 up to a largest one: limited by what is there, by what "
-    "is here already, and by the last token.",
-    "Write the cost of fetching n blocks as a function of n: a move, or none if n is 0, and the "
-    "tokens that are left. Then try every n.",
+    "Which answers are possible at all? They go from 0 up to a largest one, which depends on what is "
+    "there, on what is here already, and on the last token.",
+    "Write the cost of fetching n blocks as a function of n: the move, which is free if n is 0, plus "
+    "computing the tokens that are left. Then try every n.",
 )
 
 
@@ -216,9 +208,9 @@ def _check_blocks(case: Handover, blocks: int) -> None:
 
 
 def _slower(case: Handover, blocks: int, best: int) -> Broken:
-    """Return what another number of blocks would have saved."""
-    did = f"fetch() returned {blocks}: {_times(case, blocks)}"
-    look = f"With {counted(best, 'block')}: {_times(case, best)}"
+    """Return what was compared: the answer's time, and that of a number of blocks which takes less."""
+    did = f"fetch() returned {blocks}. {_times(case, blocks)}"
+    look = f"Compare that with {best}. {_times(case, best)}"
     # A part that pays a move's fixed price for no blocks would prefer this answer.
     charged = case.move.fixed + case.total(0)
     if not best and case.total(blocks) <= charged + EQUAL_MS:
@@ -230,6 +222,10 @@ def _slower(case: Handover, blocks: int, best: int) -> Broken:
 
 def _times(case: Handover, blocks: int) -> str:
     move, compute = case.times(blocks)
+    left = counted(case.tokens - (case.here + blocks) * case.block_size, "token")
     if not blocks:
-        return f"computing takes {compute:g} ms."
-    return f"moving takes {move:g} ms and computing {compute:g} ms, together {move + compute:g} ms."
+        return f"Nothing moves, and computing the {left} that are not here takes {compute:g} ms."
+    return (
+        f"Moving {counted(blocks, 'block')} takes {move:g} ms and computing the other {left} "
+        f"{compute:g} ms, together {move + compute:g} ms."
+    )

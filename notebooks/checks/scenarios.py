@@ -209,7 +209,7 @@ def moved_blocks() -> Any:
     return simulate_cluster(
         workload_of([*chats, *documents]),
         config,
-        cost=MACHINE,
+        cost=Cost(10, 0.25, per_context_token_ms=0.001),
         router="round_robin",
         roles=Roles(prefill=1, decode=1, transfer=link),
     )
