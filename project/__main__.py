@@ -3,7 +3,8 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,8 +25,8 @@ from project.leaderboard import (
     submit,
 )
 from project.learner import MineError, Source
-from project.runs import serve, worst_request
-from project.scoring import PASSED, PUBLIC_SEEDS, Result, goodput, score, total
+from project.process import Process
+from project.scoring import PASSED, PUBLIC_SEED, Result, checks, goodput, score
 
 HERE = Path(__file__).parent
 MINE = HERE / "mine.py"
@@ -73,35 +74,36 @@ def _score(arguments: argparse.Namespace) -> int:
     source = Source.read(arguments.mine)
     # A line on stderr that the next one replaces, or nothing if stderr is not a terminal.
     progress = tqdm(bar_format="{desc} ...", leave=False, disable=None)
-    if not _passes_gates(source, progress, quiet=arguments.json):
-        return 1
-    results = score(source, progress.set_description_str)
+    with Process(source) as process:
+        parts = sorted(process.load().parts)
+        if not _passes_gates(process, parts, progress, quiet=arguments.json):
+            return 1
+    results = score(source, progress.set_description_str, explain=not arguments.json)
     progress.close()
-    line = line_of(source, results)
+    line = line_of(source, parts, results)
     if arguments.json:
         print(msgspec.json.encode(line).decode())
         return 0
-    print(f"\n{as_text(_table(results))}\n")
-    points = total(results)
+    print(f"\n{as_text(_table(results, checks(parts)))}\n")
+    points = line.score["total"]
     verdict = "passed" if points >= PASSED else f"{PASSED} pass"
-    print(f"total {points:.1f}: {verdict}. Half the mean of the points, half their minimum.")
-    weakest = min(results, key=lambda one: one.points).kind
-    seed = PUBLIC_SEEDS[0]
-    print(f"\nThe worst wait in {weakest.name}, seed {seed}:")
-    print(worst_request(serve(source, weakest, seed)))
+    print(f"total {points:.1f}: {verdict}. It is the mean of the column.\n")
+    print(_explanation(results))
+    if line.uses:
+        print(f"\nYour file uses what no part needs: {', '.join(line.uses)}.")
     if arguments.submit is not None:
         added = submit(arguments.submit, line, arguments.board)
         print(f"\n{added.name}: attempt {added.attempts} is in {arguments.board}.")
     return 0
 
 
-def _passes_gates(source: Source, progress: tqdm, *, quiet: bool) -> bool:
+def _passes_gates(process: Process, parts: Collection[str], progress: tqdm, *, quiet: bool) -> bool:
     """Test the gates and print the results. The reasons of a failure go to stderr."""
     passed = True
     for gate in GATES:
         progress.set_description_str(f"gate {gate.name}")
-        failure = gate.failure(source)
-        own = ", ".join(gate.parts_in(source)) or "the engine's own parts"
+        failure = process.ask("gate", gate.name)
+        own = ", ".join(one for one in gate.parts if one in parts) or "none of yours"
         progress.clear()
         if not quiet:
             verdict = "failed" if failure else "passed"
@@ -112,14 +114,27 @@ def _passes_gates(source: Source, progress: tqdm, *, quiet: bool) -> bool:
     return passed
 
 
-def _table(results: Sequence[Result]) -> list[list[str]]:
-    seeds = [*(f"seed {seed}" for seed in PUBLIC_SEEDS), "hidden", "hidden", "hidden"]
-    table = [["goodput, tokens/s", *seeds, "yours", "default", "ours", "starved", "points"]]
+def _table(results: Sequence[Result], points: float) -> list[list[str]]:
+    table = [["goodput, tokens/s", "yours", "without parts", "ours", "starved", "points"]]
     for one in results:
-        means = [f"{goodput(runs):.0f}" for runs in (one.yours, one.defaults, one.ours)]
-        runs = [f"{run.goodput:.0f}" for run in one.yours]
-        table.append([one.kind.name, *runs, *means, f"{one.starved:.1f}", f"{one.points:.1f}"])
-    return table
+        means = [f"{goodput(runs):.0f}" for runs in (one.yours, one.bare, one.ours)]
+        table.append([one.kind.name, *means, f"{one.starved:.1f}", f"{one.points:.1f}"])
+    return [*table, ["checks", "", "", "", "", f"{points:.1f}"]]
+
+
+def _explanation(results: Sequence[Result]) -> str:
+    """Return where the points of each workload went, and what its worst request waited for."""
+    lines = [f"Where the points went, on seed {PUBLIC_SEED}. Each number changes one part only."]
+    for one in results:
+        assert one.served is not None
+        lines.append(f"\n{one.kind.name}: {one.points:.1f}")
+        for title, gains in (("your parts bring", one.brings), ("ours would add", one.lacks)):
+            rows = sorted((gains or {}).items(), key=lambda row: -row[1])
+            named = [f"{name} {gain:+.0f}" for name, gain in rows if abs(gain) >= 1]
+            lines.append(f"  {title:17} {', '.join(named) or 'nothing'}")
+        worst = f"The worst wait: {one.served.worst_request()}"
+        lines += textwrap.wrap(worst, 100, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines)
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -133,7 +148,8 @@ def _verify(arguments: argparse.Namespace) -> int:
             flush=True,
         )
         found = difference(line)
-        print("the same" if found is None else f"DIFFERS. {found}"[:400], flush=True)
+        same = f"the same{'; uses ' if line.uses else ''}{', '.join(line.uses)}"
+        print(same if found is None else f"DIFFERS. {found}"[:400], flush=True)
         failed += found is not None
     if failed:
         print(f"{failed} of {len(chosen)} lines differ.")

@@ -1,7 +1,10 @@
-"""The gates: what has to hold before a score counts. A gate is an entry of GATES."""
+"""The gates: what has to hold before a score counts. A gate is an entry of GATES.
+
+They run in the process of the learner's file; see `process.py`.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
@@ -10,10 +13,11 @@ from checks.broken import Broken
 from checks.judging import judge
 from checks.lesson_01 import YourDistribution
 from engine import Engine, SamplingParams
-from project.learner import PARTS, MineError, Source, said
+from project.learner import PARTS, Mine, MineError, Source, said
 from project.parts import config_of
+from project.runs import serve
 from project.tight import serve_all
-from project.workloads import WORKLOADS
+from project.workloads import FLEET, WORKLOADS
 
 Try = Callable[[Source], None]
 
@@ -34,10 +38,10 @@ class Gate:
     free: tuple[str, ...] = ()
     attempt: Try | None = None
 
-    def parts_in(self, source: Source) -> list[str]:
-        """Return the learner's parts that this gate tests. Raises MineError for a broken file."""
-        written = source.load().parts
-        return [name for name in self.exact + self.free if name in written]
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that this gate tests."""
+        return self.exact + self.free
 
     def failure(self, source: Source) -> str | None:
         """Return what a learner's parts do wrong, or None if they pass."""
@@ -51,7 +55,7 @@ class Gate:
                         return (
                             f"{name} (lesson {PARTS[name]}): {verdict.case} {said(verdict.broken)}"
                         )
-            if self.attempt is not None and self.parts_in(source):
+            if self.attempt is not None and parts.keys() & set(self.parts):
                 self.attempt(source)
         except Broken as broken:
             return said(broken)
@@ -102,11 +106,20 @@ def _right() -> list[str]:
     return [answer.text for answer in answers]
 
 
+SHORT_FLEET = replace(FLEET, requests=40)
+
+
 def _finishes(source: Source) -> None:
     """Look at the settings, and serve 200 tight workloads with all parts that have a say in memory."""
     for kind in WORKLOADS:
         config_of(source.load(), kind)
     serve_all(source, _DECIDING + _PLACES + _PREFIXES, 200)
+
+
+def _routes(source: Source) -> None:
+    """Serve a part of the fleet's requests."""
+    parts = source.load().parts
+    serve(Mine({}, {"route": parts["route"]} if "route" in parts else {}), SHORT_FLEET, seed=0)
 
 
 def _serves(names: tuple[str, ...]) -> Try:
@@ -145,8 +158,10 @@ GATES = (
     ),
     Gate(
         "machines",
-        "a dead replica gets no request, a full one no more; KV moves only if that is faster",
-        exact=("fetch_or_compute", "route", "fetch"),
+        "each request finds a replica that is alive; KV moves only if that is faster",
+        exact=("fetch_or_compute", "fetch"),
+        free=("route",),
+        attempt=_routes,
     ),
     Gate(
         "reports",

@@ -17,7 +17,8 @@ from pathlib import Path
 import msgspec
 
 from project.learner import MineError, Source
-from project.scoring import PASSED, PUBLIC_SEEDS, Result, hidden_seeds, total
+from project.scoring import PASSED, PUBLIC_SEED, Result, checks, hidden_seeds, total
+from project.uses import uses
 from project.workloads import WORKLOADS
 from underglass import child
 
@@ -28,7 +29,16 @@ MADE_BY = (
     "project/solutions/*.py",
     *(
         f"project/{name}.py"
-        for name in ("gates", "learner", "parts", "runs", "scoring", "tight", "workloads")
+        for name in (
+            "gates",
+            "learner",
+            "parts",
+            "process",
+            "runs",
+            "scoring",
+            "tight",
+            "workloads",
+        )
     ),
 )
 TIMEOUT_S = 600  # to run one line again
@@ -36,11 +46,13 @@ LONGEST_NAME = 40
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One submission. The fields by workload have its name as key; `score` has "total" as well.
+    """One submission. The fields by workload have its name as key; `score` has two more.
 
-    seeds    the public ones, then the hidden ones; goodput and starved are in this order
+    seeds    the public one, then the hidden ones; goodput and starved are in this order
     engine   a hash of the code that made the score
+    score    also "checks", the points for parts with one right answer, and "total"
     parts    the learner's own parts
+    uses     what the code uses that no part needs; see `uses.py`
     """
 
     name: str
@@ -52,6 +64,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     starved: dict[str, list[int]]
     score: dict[str, float]
     parts: list[str]
+    uses: list[str]
     code: str
 
 
@@ -64,18 +77,20 @@ def engine_sha() -> str:
     return digest.hexdigest()[:12]
 
 
-def line_of(source: Source, results: Sequence[Result]) -> Line:
+def line_of(source: Source, parts: Sequence[str], results: Sequence[Result]) -> Line:
     """Return the line of a score that has not been submitted: without a name."""
+    points = {one.kind.name: one.points for one in results} | {"checks": checks(parts)}
     return Line(
         name="",
         attempts=0,
         code_sha=source.sha,
         engine=engine_sha(),
-        seeds=[*PUBLIC_SEEDS, *hidden_seeds(source)],
+        seeds=[PUBLIC_SEED, *hidden_seeds(source)],
         goodput={one.kind.name: [run.goodput for run in one.yours] for one in results},
         starved={one.kind.name: [run.starved for run in one.yours] for one in results},
-        score={one.kind.name: one.points for one in results} | {"total": total(results)},
-        parts=sorted(source.load().parts),
+        score=points | {"total": total([*points.values()])},
+        parts=sorted(parts),
+        uses=uses(source),
         code=source.code,
     )
 
@@ -114,7 +129,7 @@ def read(board: Path) -> list[Line]:
         try:
             line = msgspec.json.decode(text, type=Line)
             check_name(line.name)
-            if line.score.keys() != {"total", *(kind.name for kind in WORKLOADS)}:
+            if line.score.keys() != {"checks", "total", *(kind.name for kind in WORKLOADS)}:
                 raise MineError(f"score has {list(line.score)}")
         except (msgspec.DecodeError, MineError) as error:
             raise MineError(f"{board}, line {number} is not a submission: {error}") from None
@@ -134,10 +149,9 @@ def difference(line: Line) -> str | None:
 
 @cache
 def made_again(source: Source) -> Line | str:
-    """Score a file in a process of its own. Return its line, or why there is none.
+    """Score a file again as `make score` does. Return its line, or why there is none.
 
-    A process that does not end is stopped. This runs the learner's code, and protects from mistakes
-    only.
+    A process that does not end is stopped.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.py"
@@ -180,12 +194,11 @@ def ranked(lines: Sequence[Line]) -> list[Line]:
 
 def rows(lines: Sequence[Line]) -> list[list[str]]:
     """Return the table, its head first."""
-    kinds = ["total", *(kind.name for kind in WORKLOADS)]
-    table = [["", "name", *kinds, "attempts", "own parts"]]
+    kinds = ["total", *(kind.name for kind in WORKLOADS), "checks"]
+    table = [["", "name", *kinds, "attempts", "uses"]]
     for rank, line in enumerate(ranked(lines), 1):
         points = [f"{line.score[kind]:.1f}" for kind in kinds]
-        parts = ", ".join(line.parts) or "none"
-        table.append([str(rank), line.name, *points, str(line.attempts), parts])
+        table.append([str(rank), line.name, *points, str(line.attempts), ", ".join(line.uses)])
     return table
 
 
@@ -216,7 +229,8 @@ _PAGE = """<!doctype html>
   td:last-child {{ font-size: 1rem; }}
 </style>
 <h1>Your engine against ours</h1>
-<p>The default engine has 0 points, our solution 100; {passed} pass. Each name's best submission.</p>
+<p>An engine without parts has 0 points, our solution 100; {passed} pass. Each name's best submission.
+<i>Uses</i> has what a file uses that no part needs.</p>
 <table>
 <thead>{head}</thead>
 <tbody>

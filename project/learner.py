@@ -14,7 +14,7 @@ from functools import partial, wraps
 from inspect import isclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from checks.broken import Broken, CommonPromise
 from checks.guard import NotWrittenError, stubs, watched
@@ -28,25 +28,50 @@ PARTS = {
     "BlockPool": "05",
     "split": "06",
     "choose_leaf": "08",
-    "pick_budget": "10",
     "victim": "09",
-    "accept": "14",
-    "Outbox": "13",
-    "fetch_or_compute": "16",
+    "pick_budget": "10",
     "report": "12",
+    "Outbox": "13",
+    "accept": "14",
     "mask": "15",
+    "fetch_or_compute": "16",
     "Ahead": "17",
     "route": "18",
     "fetch": "19",
     "order": "the project",
 }
+# These decide, and may decide better than in their lesson; the others have one right answer.
+FREE = ("order", "admit", "choose_leaf", "victim", "pick_budget", "route")
+EXACT = tuple(name for name in PARTS if name not in FREE)
+
+
+class Waiting(NamedTuple):
+    """A waiting request, as `order` sees it.
+
+    id             its number at its replica
+    cached_tokens  leading tokens that the prefix cache has now
+    output_tokens  tokens of its answer that its client has already; 0 unless it was preempted
+    age_ms         time since it arrived
+    ttft_goal_ms   the goal for the time from arrival to first token
+    """
+
+    id: int
+    label: str
+    priority: int
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    max_tokens: int
+    preemptions: int
+    age_ms: float
+    ttft_goal_ms: float
 
 
 class MineError(Exception):
     """Something is wrong in a learner's file. The message names the part and the problem."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Mine:
     """A learner's file, run once.
 
@@ -60,6 +85,11 @@ class Mine:
     def guarded(self, name: str) -> Callable[..., Any] | None:
         """Return a part that cannot hang; None if it is absent. See `guarded`."""
         return guarded(self.parts[name]) if name in self.parts else None
+
+    def each(self, name: str) -> Callable[[list[Any]], list[Any]] | None:
+        """Return a function that asks a part about each of some values; None if it is absent."""
+        part = self.guarded(name)
+        return None if part is None else lambda values: [part(one) for one in values]
 
 
 @dataclass(frozen=True)

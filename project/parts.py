@@ -1,13 +1,12 @@
-"""Make one engine out of a learner's parts.
+"""Make one engine out of a learner's parts. A part that is absent takes its ability away.
 
 A part gets plain values: numbers, and the client's label. It gets no request, no engine and no clock,
-so it sees neither requests that have yet to arrive nor the length of an answer. Python cannot hide them
-from code that searches the interpreter's memory, but such code is easy to see in a submission.
+so it sees neither requests that have yet to arrive nor the length of an answer.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from math import isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 from checks.broken import Broken
 from checks.lesson_05 import YourPool
@@ -20,71 +19,86 @@ from engine.core.request import Request
 from engine.core.scheduling.policies import POLICIES
 from engine.core.scheduling.policy import AdmissionLimits, Policy
 from engine.core.scheduling.waiting_queue import WaitingQueue
-from project.learner import Mine, MineError
-from project.workloads import BLOCK_SIZE, MACHINE, SEATS, Kind
+from engine.simulation.cost_runner import US_PER_MS, VirtualClock
+from project.learner import Mine, MineError, Waiting
+from project.workloads import BLOCK_SIZE, CACHE, Kind
 
-FIXED = ("max_batch_size", "max_kv_tokens", "block_size")  # the workload sets these
+SETTINGS = ("policy", "admission")
+WHOLE_PROMPTS = 2048  # tokens in a step, more than any prompt has
 
 
-class Waiting(NamedTuple):
-    """A waiting request, as `order` sees it.
+class SeenClock(VirtualClock):
+    """A clock that notes when it is: parts of a cluster ask for the time of the replica that steps."""
 
-    cached_tokens  leading tokens that the prefix cache has now
-    output_tokens  tokens of its answer that its client has already; 0 unless it was preempted
-    age_ms         time since it arrived
-    ttft_goal_ms   the goal for the time from arrival to first token
-    """
+    latest_us = 0
 
-    id: int
-    label: str
-    priority: int
-    prompt_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    max_tokens: int
-    preemptions: int
-    age_ms: float
-    ttft_goal_ms: float
+    def now(self) -> int:
+        """See `VirtualClock`."""
+        SeenClock.latest_us = super().now()
+        return SeenClock.latest_us
+
+    def advance(self, microseconds: int) -> None:
+        """See `VirtualClock`."""
+        super().advance(microseconds)
+        self.now()
+
+
+def seen_ms() -> float:
+    """Return the time on the clock that was read last."""
+    return SeenClock.latest_us / US_PER_MS
+
+
+def hands_over(mine: Mine, kind: Kind) -> bool:
+    """Return whether one replica prefills for others, which get the KV in their prefix caches."""
+    return kind.link is not None and mine.parts.keys() >= {*CACHE, "fetch"}
 
 
 def config_of(mine: Mine, kind: Kind) -> EngineConfig:
-    """Return the engine's settings: the learner's, and those of the workload.
+    """Return the engine's settings: the learner's, the workload's, and what the parts make possible.
 
-    `pick_budget` chooses the token budget if it is written and SETTINGS has none. Raises MineError.
+    Raises MineError.
     """
-    settings = dict(mine.settings)
-    for name in settings:
-        if name in FIXED:
-            raise MineError(f"SETTINGS must not have {name}: the workload sets it")
-        if name not in EngineConfig.__struct_fields__:
-            free = [one for one in EngineConfig.__struct_fields__ if one not in FIXED]
-            raise MineError(f"SETTINGS has {name!r}, which is no setting; there are {free}")
-    pick_budget = mine.guarded("pick_budget")
-    if pick_budget is not None and "token_budget" not in settings:
-        budget = pick_budget(MACHINE.base_ms, MACHINE.per_token_ms, SEATS, kind.gap_ms)
-        if budget is not None:
-            settings["token_budget"] = budget
+    if wrong := mine.settings.keys() - SETTINGS:
+        raise MineError(f"SETTINGS has {sorted(wrong)}; it may have {', '.join(SETTINGS)} only")
+    has = mine.parts.keys()
+    has_cache = has >= {*CACHE}
+    below = has_cache and "fetch_or_compute" in has
     try:
         return EngineConfig(
-            max_batch_size=SEATS,
+            max_batch_size=kind.seats,
             max_kv_tokens=kind.blocks * BLOCK_SIZE,
             block_size=BLOCK_SIZE,
-            **settings,
+            batching="continuous" if "admit" in has else "static",
+            preemption="victim" in has,
+            prefix_cache="radix" if has_cache else "off",
+            chunked_prefill="pick_budget" in has,
+            token_budget=_budget(mine, kind),
+            async_scheduling="Ahead" in has and kind.cost.cpu_ms > 0,
+            host_kv_tokens=kind.host * BLOCK_SIZE * below,
+            disk_kv_tokens=kind.disk * BLOCK_SIZE * below,
+            **mine.settings,
         )
     except ConfigError as error:
-        source = "" if "token_budget" in mine.settings else " (pick_budget chooses token_budget)"
-        raise MineError(f"SETTINGS{source}: {error}") from None
+        raise MineError(f"SETTINGS, or pick_budget for token_budget: {error}") from None
 
 
-def parts_of(
-    mine: Mine, config: EngineConfig, now_ms: Callable[[], float], ttft_goal_ms: float
-) -> dict[str, Any]:
+def _budget(mine: Mine, kind: Kind) -> Any:
+    """Ask `pick_budget`. A replica that only prefills has no gaps, so it computes whole prompts."""
+    pick_budget = mine.guarded("pick_budget")
+    if pick_budget is None or hands_over(mine, kind):
+        return WHOLE_PROMPTS
+    cost = kind.cost
+    answer = pick_budget(cost.base_ms, cost.per_token_ms, kind.seats, kind.gap_ms)
+    return WHOLE_PROMPTS if answer is None else answer
+
+
+def parts_of(mine: Mine, config: EngineConfig, ttft_goal_ms: float) -> dict[str, Any]:
     """Return the parts for an engine; the engine's own are left out."""
     parts: dict[str, Any] = {}
     if mine.parts.keys() & {"order", "admit", "victim"}:
         policy = type("YourPolicy", (YourPolicy, POLICIES[config.policy]), {})
-        parts["policy"] = policy(mine, now_ms, ttft_goal_ms)
-    if mine.parts.keys() & {"split", "choose_leaf"}:
+        parts["policy"] = policy(mine, ttft_goal_ms)
+    if config.prefix_cache == "radix" and mine.parts.keys() & {"split", "choose_leaf"}:
         parts["tree"] = YourTree(mine, config.block_size)
     pool = mine.guarded("BlockPool")
     if pool is not None:
@@ -95,31 +109,35 @@ def parts_of(
 class YourPolicy(Policy):
     """A learner's `order`, `admit` and `victim` where written, on top of the policy in SETTINGS."""
 
-    def __init__(self, mine: Mine, now_ms: Callable[[], float], ttft_goal_ms: float) -> None:
+    def __init__(self, mine: Mine, ttft_goal_ms: float) -> None:
         super().__init__()
         self._order, self._admit, self._victim = (
-            mine.guarded(name) for name in ("order", "admit", "victim")
+            mine.each("order"),
+            mine.guarded("admit"),
+            mine.guarded("victim"),
         )
-        self._now_ms, self._ttft_goal_ms = now_ms, ttft_goal_ms
+        self._ttft_goal_ms = ttft_goal_ms
         self._arrived: dict[int, float] = {}
         self._tree: PrefixLookup | None = None
+        self._waiting: Iterable[Request] = ()
+        self._keys: dict[int, tuple[float, ...]] = {}  # of the waiting requests, at a time
+        self._keys_of = -1.0
         if self._order is not None:
             self.keys_change, self.sort_limit = True, None
 
     def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:
-        """Return the answer of `order`."""
+        """Return the answer of `order`, which is asked about the whole queue once in a step."""
         self._tree = tree
         if self._order is None:
             return super().key(request, tree)
-        answer = self._order(self._view(request, tree))
-        key = answer if isinstance(answer, tuple) else (answer,)
-        if not all(isinstance(one, int | float) and not isnan(one) for one in key):
-            raise Broken(
-                f"order() returned {answer!r}.",
-                "order() returns a number, or a tuple of numbers",
-                "The request with the smallest goes first.",
-            )
-        return key
+        if self._keys_of != seen_ms() or request.id not in self._keys:
+            queue = list(self._waiting)
+            answers = self._order([self._view(one, tree) for one in queue])
+            self._keys_of = seen_ms()
+            self._keys = {
+                one.id: _key_of(answer) for one, answer in zip(queue, answers, strict=True)
+            }
+        return self._keys[request.id]
 
     def _view(self, request: Request, tree: PrefixLookup) -> Waiting:
         return Waiting(
@@ -131,7 +149,7 @@ class YourPolicy(Policy):
             output_tokens=len(request.tokens) - request.prompt_length,
             max_tokens=request.params.max_tokens,
             preemptions=request.preemptions,
-            age_ms=self._now_ms() - self._arrived[request.id],
+            age_ms=seen_ms() - self._arrived[request.id],
             ttft_goal_ms=self._ttft_goal_ms,
         )
 
@@ -181,8 +199,22 @@ class YourPolicy(Policy):
 
     def on_queued(self, request: Request, waiting: WaitingQueue) -> None:
         """Note when a request arrived."""
-        self._arrived.setdefault(request.id, self._now_ms())
+        self._waiting = waiting
+        self._keys_of = -1.0
+        self._arrived.setdefault(request.id, seen_ms())
         super().on_queued(request, waiting)
+
+
+def _key_of(answer: Any) -> tuple[float, ...]:
+    """Return an answer of `order` as a key. Raises Broken for one that does not sort."""
+    key = tuple(answer) if isinstance(answer, tuple | list) else (answer,)
+    if not all(isinstance(one, int | float) and not isnan(one) for one in key):
+        raise Broken(
+            f"order() returned {answer!r}.",
+            "order() returns a number, or a tuple of numbers",
+            "The request with the smallest goes first.",
+        )
+    return key
 
 
 def _cached_tokens(request: Request, tree: PrefixLookup) -> int:

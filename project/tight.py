@@ -12,12 +12,13 @@ from checks.judging import listed
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.part_errors import PartError
 from engine.simulation.checking_runner import CheckingRunner
+from engine.simulation.cost_runner import US_PER_MS
 from project.learner import Mine, MineError, Source, said
-from project.parts import parts_of
+from project.parts import SeenClock, parts_of
 from visualizer import read
 
 BLOCK_SIZE = 4
-STEP_MS = 10.0
+STEP_MS = 10
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,14 @@ def serve_all(source: Source, names: tuple[str, ...], count: int) -> None:
 
 def _serve(mine: Mine, tight: Tight) -> None:
     runner = CheckingRunner(_next_token)
-    steps = 0
-    parts = parts_of(mine, tight.config, lambda: steps * STEP_MS, 20 * STEP_MS)
+    steps = SeenClock.latest_us = 0
+    parts = parts_of(mine, tight.config, 20 * STEP_MS)
     engine = Engine(runner, tight.config, **parts)
     limit = 50 * sum(len(one.prompt) + one.samples * one.max_tokens for one in tight.clients)
     pending, finished = list(tight.clients), []
     while pending or engine.has_work():
         steps += 1
+        SeenClock.latest_us = steps * STEP_MS * US_PER_MS
         while pending and pending[0].step <= steps:
             one = pending.pop(0)
             params = SamplingParams(

@@ -9,16 +9,16 @@ from textwrap import dedent
 import pytest
 
 import solutions
-from project import scoring
+from project import gates
 from project.gates import GATES
 from project.learner import PARTS, MineError, Source
+from project.process import Process
 from project.runs import serve
-from project.scoring import OURS
+from project.solutions import ours
 from project.workloads import WORKLOADS
 from tests.facts import assert_names, raises_naming
 
 GATE = {gate.name: gate for gate in GATES}
-RUSH = replace(WORKLOADS[2], requests=40)
 
 
 def source(code: str) -> Source:
@@ -33,18 +33,16 @@ def solution(lesson: str) -> str:
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
 def test_the_solutions_of_the_lessons_pass_together(gate):
-    lessons = [PARTS[name] for name in gate.exact + gate.free if PARTS[name].isdigit()]
+    lessons = [PARTS[name] for name in gate.parts if PARTS[name].isdigit()]
     mine = source("\n".join(map(solution, lessons)))
-    assert gate.parts_in(mine) == [one for one in gate.exact + gate.free if one != "order"]
+    assert mine.load().parts.keys() >= {one for one in gate.parts if one != "order"}
     assert gate.failure(mine) is None
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
 def test_the_template_and_our_solution_pass(gate):
-    template = Source.read(Path(scoring.__file__).parent / "template.py")
-    assert gate.parts_in(template) == []
-    assert gate.failure(template) is None
-    assert gate.failure(Source.read(OURS)) is None
+    assert gate.failure(Source.read(Path(gates.__file__).parent / "template.py")) is None
+    assert gate.failure(Source.read(Path(ours.__file__))) is None
 
 
 LEAKING_POOL = solution("05").replace("self.holders[block] == 0", "False")
@@ -54,13 +52,10 @@ BROKEN = {
     ("tokens", solution("02").replace("> positions", "> positions + 1")): ["attend", "02"],
     ("clients", "def accept(p, q, drafts, uniforms, pick): return [*drafts, pick(p[-1])]"): [
         "accept",
-        "10",
+        "14",
     ],
-    ("reports", "def count_work(*step): return 0, 0"): ["count_work", "03"],
-    ("machines", "def route(blocks, load, known, in_flight, now): return min(known)"): [
-        "route",
-        "17",
-    ],
+    ("reports", "def count_work(*work): return (0, 0)"): ["count_work", "03"],
+    ("machines", "def route(*known): return 'Ada'"): ["replicas", "Ada"],
     # parts that may decide as they like, but decide nonsense
     ("places", "def admit(*queue): return [99]"): ["admit", 99, "Tight workload 1"],
     ("places", "def admit(*queue): return 1 / 0"): ["admit", "ZeroDivisionError", "line 1"],
@@ -110,13 +105,13 @@ def test_a_part_may_decide_otherwise_than_in_its_lesson():
     ("code", "facts"),
     [
         ("SETTINGS = {'policy': 'best'}", ["policy", "best"]),
-        ("SETTINGS = {'max_batch_size': 99}", ["max_batch_size"]),
-        ("SETTINGS = {'budget': 99}", ["budget", "token_budget"]),
-        ("SETTINGS = {'chunked_prefill': False}", ["chunked_prefill", "documents"]),
+        ("SETTINGS = {'max_batch_size': 99}", ["max_batch_size", "policy"]),
         ("SETTINGS = 80", ["SETTINGS", 80]),
-        ("SETTINGS = {'prefix_cache': 'hash'}\ndef choose_leaf(nodes): return 0", ["tree", "hash"]),
+        ("SETTINGS = {'policy': print}", ["SETTINGS", "print"]),
+        ("def admit(*queue): return print", ["admit", "print"]),
+        ("def admit(*queue): 10**10**8", ["admit", "seconds"]),
+        ("def admit(*queue): __import__('os')._exit(0)", ["admit", "ended"]),
         ("def order(request): return 1 / 0", ["order", "ZeroDivisionError", "documents", "line 1"]),
-        ("order = 7", ["order", 7]),
         (
             "class Outbox:\n    def __init__(self, limit): self.n = limit\n    def put(self, t): ...",
             ["put"],
@@ -127,14 +122,15 @@ def test_a_part_may_decide_otherwise_than_in_its_lesson():
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else "",
 )
-def test_a_mistake_in_the_file_is_named(code, facts):
+def test_a_mistake_in_the_file_is_named(code, facts, monkeypatch):
     documents = replace(WORKLOADS[1], requests=40)
-    with raises_naming(MineError, *facts):
-        serve(source(code), documents, 1)
+    monkeypatch.setattr("project.process.CPU_SECONDS", 1)
+    with raises_naming(MineError, *facts), Process(source(code)) as process:
+        serve(process.load(), documents, 1)
 
 
 def test_the_gates_cover_every_part():
-    covered = [name for gate in GATES for name in gate.exact + gate.free]
+    covered = [name for gate in GATES for name in gate.parts]
     assert sorted(covered) == sorted(PARTS)
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,31 +34,37 @@ from tests.facts import assert_names, raises_naming
 MINE = Source("mine.py", "SETTINGS = {'policy': 'sjf'}\ndef order(request): return request.id\n")
 
 
-@pytest.fixture(scope="module")
-def line() -> Line:
-    """A line of workloads that are too small for a real score."""
-    small = tuple(replace(kind, requests=25) for kind in WORKLOADS)
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Iterator[None]:
+    """Two workloads, which are too small for a real score."""
+    kinds = tuple(replace(kind, requests=25) for kind in WORKLOADS[::6])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scoring, "WORKLOADS", small)
-        return line_of(MINE, score(MINE))
+        patch.setattr(scoring, "WORKLOADS", kinds)
+        patch.setattr("project.leaderboard.WORKLOADS", kinds)
+        yield
+
+
+@pytest.fixture(scope="module")
+def line(small: None) -> Line:
+    return line_of(MINE, ["order"], score(MINE))
 
 
 def test_a_line_says_what_the_score_is_made_of(line, tmp_path):
     submitted = submit("Ada", line, tmp_path / "board.jsonl")
     assert (submitted.name, submitted.attempts) == ("Ada", 1)
     assert submitted.parts == ["order"]
-    assert submitted.seeds[:2] == [1, 2]
+    assert submitted.seeds[0] == 1
     assert read(tmp_path / "board.jsonl") == [submitted]
 
 
-@pytest.mark.parametrize("field", ["score", "goodput", "starved", "seeds", "parts"])
+@pytest.mark.parametrize("field", ["score", "goodput", "starved", "seeds", "parts", "uses"])
 def test_a_changed_field_is_named(line, field):
     changed = msgspec.json.decode(msgspec.json.encode(line), type=Line)  # a copy
     match getattr(changed, field):
         case dict(values):
             values["assistants"] = 130
         case values:
-            values[0] = 130
+            values[:1] = [130]
     found = compare(changed, line)
     assert found is not None
     assert_names(found, field, 130)
@@ -87,30 +94,41 @@ def run(folder: Path, *command: str, **environment: str) -> subprocess.Completed
 SMALL = """
 from dataclasses import replace
 from project import workloads
-workloads.WORKLOADS = tuple(replace(kind, requests=25) for kind in workloads.WORKLOADS)
+workloads.WORKLOADS = tuple(replace(kind, requests=25) for kind in workloads.WORKLOADS[::6])
+"""
+
+
+# It cannot reach the score: that one is made in another process.
+CHEAT = """
+import gc, os
+from project.scoring import Result
+from engine.simulation import cost_runner
+Result.points = property(lambda result: 130.0)
+cost_runner.CostRunner.step_ms = lambda *_, **woken: 0.001
+SETTINGS = {"policy": [one for one in gc.get_objects() if type(one) is Result] or "fcfs"}
+os.write(2, b"forged")
 """
 
 
 @pytest.mark.timeout(900)
-def test_a_better_score_in_a_real_line_is_found_by_running_it_again(tmp_path, soak):
+def test_a_better_score_in_a_real_line_is_found_by_running_it_again(tmp_path):
     """The round trip of the commands: score and submit, verify, then verify what was changed."""
     board, mine = tmp_path / "board.jsonl", tmp_path / "mine.py"
-    if not soak:
-        (tmp_path / "sitecustomize.py").write_text(SMALL, encoding="utf-8")
-    mine.write_text("SETTINGS = {'token_budget': 80}\n", encoding="utf-8")
+    (tmp_path / "sitecustomize.py").write_text(SMALL, encoding="utf-8")
+    mine.write_text(CHEAT, encoding="utf-8")
 
-    submitted = run(
-        tmp_path, "score", "--mine", str(mine), "--submit", "Ada", "--board", str(board)
-    )
+    options = ("--mine", str(mine), "--submit", "Ada", "--board", str(board))
+    submitted = run(tmp_path, "score", *options)
     assert submitted.returncode == 0, submitted.stderr
-    assert_names(submitted.stdout, "Ada", "total", "assistants", "Step")
+    assert_names(submitted.stdout, "Ada", "total", "assistants", "Step", "Result.points =")
     [line] = read(board)
+    assert [*line.score.values()] == [0.0] * 4
     line.score["total"] += 1
     submit("Bo", line, board)
     verified = run(tmp_path, "verify", "--board", str(board), PYTHONHASHSEED="0")
     assert verified.returncode == 1
     ada, bo, _ = verified.stdout.splitlines()
-    assert_names(ada, "Ada", "same")
+    assert_names(ada, "Ada", "same", "uses", "gc", "os", "CostRunner.step_ms =", "Result.points =")
     assert_names(bo, "Bo", "DIFFERS", "score")
 
 
