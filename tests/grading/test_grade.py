@@ -162,7 +162,9 @@ def test_a_solution_uses_nothing_unusual(lesson):
 
 def test_every_lesson_with_a_check_can_be_graded():
     checks = Path(table.__file__).parents[1] / "checks"
-    modules = {path.stem for path in checks.glob("lesson_*.py")}
+    modules = {
+        path.stem for path in checks.glob("lesson_*.py") if "HINTS" in path.read_text("utf-8")
+    }
     assert {one.check for exercises in lessons().values() for one in exercises} == modules
 
 
