@@ -170,7 +170,7 @@ def check_shares(log: EventLog) -> None:
 
 
 def test_counters_are_those_of_the_virtual_token_counter(soak: bool, first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + (3000 if soak else 50)):
+    for seed in range(first_seed, first_seed + (3000 if soak else 25)):
         workload = random_workload(seed)
         workload.config = msgspec.structs.replace(workload.config, policy="fair")
         check_shares(check(workload))

@@ -99,7 +99,7 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
 
 
 def test_both_folds_agree_after_every_event(soak, first_seed, tmp_path):
-    count = 2_000 if soak else 30
+    count = 2_000 if soak else 18
     seeds = range(first_seed, first_seed + count)
     logs = {str(seed): recorded(seed) for seed in seeds}
     for seed in seeds[: count // 3]:
@@ -119,9 +119,9 @@ def test_both_folds_agree_on_what_real_engines_wrote(path, tmp_path):
 
 
 def windowed(first_seed: int) -> dict[str, EventLog]:
-    seeds = range(first_seed, first_seed + 24)
+    seeds = range(first_seed, first_seed + 16)
     logs = {str(seed): recorded(seed, window=20 + seed % 60) for seed in seeds}
-    for seed in seeds[:9]:
+    for seed in seeds[:6]:
         logs[f"sliding-{seed}"] = played(sliding_workload(seed), window=20 + seed % 60)
         logs[f"tiered-{seed}"] = played(tiered_workload(seed), window=20 + seed % 60)
     assert sum(isinstance(log[0], Keyframe) for log in logs.values()) > 10
@@ -150,7 +150,7 @@ def test_both_folds_sum_the_loads_of_experts_and_say_the_same_of_them(tmp_path):
 
 
 def test_what_the_model_says_is_true(soak, first_seed, tmp_path):
-    count = 1_000 if soak else 16
+    count = 1_000 if soak else 12
     seeds = range(first_seed, first_seed + count)
     logs = {str(seed): recorded(seed) for seed in seeds}
     logs |= {f"sliding-{seed}": played(sliding_workload(seed)) for seed in seeds[: count // 4]}

@@ -18,14 +18,14 @@ TINY = ModelConfig(
     num_key_value_heads=1,
     head_dim=16,
 )
-STEPS = 12
+STEPS = 8
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(run, "TOKENIZER_DOCUMENTS", 1500)
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(run, "PEAK_LEARNING_RATE", 1e-2)  # twelve steps have to show something
+    monkeypatch.setattr(run, "PEAK_LEARNING_RATE", 1e-2)  # eight steps have to show something
 
 
 def train(tmp_path, monkeypatch, stop_at=None):
@@ -58,8 +58,8 @@ def test_the_loss_falls_and_a_resumed_run_ends_the_same(tmp_path, monkeypatch):
     assert whole[-1] < whole[0] - 0.5
 
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "parts", monkeypatch, stop_at=5)
-    assert train(tmp_path / "parts", monkeypatch) == whole[5:]
+        train(tmp_path / "parts", monkeypatch, stop_at=3)
+    assert train(tmp_path / "parts", monkeypatch) == whole[3:]
 
     one, other = (load_file(tmp_path / d / "out/model.safetensors") for d in ("whole", "parts"))
     assert all(torch.equal(one[name], other[name]) for name in one)
