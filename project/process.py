@@ -4,13 +4,16 @@
     child   runs the file; it gets plain values, and answers in MessagePack, which cannot carry code
 
 So nothing that the file does can change a time, a token or a score. It can only answer, take its time,
-and forge the verdict of a gate, because the checks run beside it; see `uses.py`.
+and forge the verdict of a gate, because the checks run beside it; see `uses.py`. On Linux the child is
+isolated as in `underglass grade`.
 """
 
 import os
 import pickle
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from typing import IO, Any, Self
 
 import msgspec
@@ -28,11 +31,14 @@ class Process:
 
     def __init__(self, source: Source) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "0"}
+        self._scratch = tempfile.TemporaryDirectory()
+        scratch = self._scratch.name if isolates() else ""
         self._child = subprocess.Popen(
-            child.python("project.process", CPU_SECONDS),
+            child.python("project.process", CPU_SECONDS, scratch),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            start_new_session=True,
         )
         self._source = source
 
@@ -50,6 +56,7 @@ class Process:
     def __exit__(self, *_: object) -> None:
         self._child.kill()
         self._child.communicate()
+        self._scratch.cleanup()
 
     def ask(self, what: str, *arguments: Any) -> Any:
         """Return an answer. Raises Broken for a broken promise, and MineError for anything else."""
@@ -92,6 +99,16 @@ class Asked(Mine):
         return lambda values: self._process.ask("each", name, values)
 
 
+@cache
+def isolates() -> bool:
+    """Return whether the system can take away the network, other processes and the right to write."""
+    if sys.platform != "linux":
+        return False
+    from grading.runner import unavailable
+
+    return not unavailable()
+
+
 def _write(file: IO[bytes], data: bytes) -> None:
     file.write(len(data).to_bytes(4, "big") + data)
     file.flush()
@@ -110,6 +127,11 @@ def main() -> None:
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
+    if sys.argv[2]:
+        from grading.isolation import enter, isolate
+
+        isolate(sys.argv[2])
+        enter()
     if sys.platform != "win32":
         import resource
 

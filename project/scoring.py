@@ -157,12 +157,13 @@ def _check_repeats(process: Process, served: Served) -> None:
 
 def _explained(process: Process, result: Result) -> tuple[dict[str, float], dict[str, float]]:
     """Return what parts bring and lack on the public seed: one is left out, or is ours, at a time."""
-    kind, [bare, best] = result.kind, [runs[0].goodput for runs in (result.bare, result.ours)]
-    parts = process.load().parts
+    kind, parts = result.kind, process.load().parts
+    bare, best = result.bare[:1], result.ours[:1]
 
     def gain(changed: Mapping[str, Any]) -> float:
         run = serve(_Changed(process.load(), changed), kind, PUBLIC_SEED).measure()
-        return round(100 * (run.goodput - result.yours[0].goodput) / (best - bare), 1)
+        before, after = (Result(kind, [one], bare, best).points for one in (result.yours[0], run))
+        return after - before
 
     brings, lacks = dict[str, float](), dict[str, float]()
     for group in dict.fromkeys(CACHE if name in CACHE else (name,) for name in kind.uses):

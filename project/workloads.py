@@ -209,14 +209,14 @@ FLEET = Kind(
     replicas=3,
 )
 WORKLOADS = (
-    Kind("assistants", (*_BASIC, *CACHE), 160, 19, 72, ttft_ms=600, gap_ms=40, draw=_assistants),
+    Kind("assistants", (*_BASIC, *CACHE), 160, 18, 72, ttft_ms=600, gap_ms=40, draw=_assistants),
     Kind("documents", _BASIC, 120, 18, 48, ttft_ms=600, gap_ms=30, draw=_documents),
-    Kind("rush", _BASIC, 160, 24, 40, ttft_ms=500, gap_ms=60, draw=_rush),
+    Kind("rush", _BASIC, 160, 26, 40, ttft_ms=500, gap_ms=60, draw=_rush),
     Kind(
         "edits",
         (*_BASIC, "distribution", "accept", "mask"),
         requests=120,
-        per_second=13.5,
+        per_second=13,
         blocks=72,
         ttft_ms=500,
         gap_ms=40,
@@ -230,7 +230,7 @@ WORKLOADS = (
         "agents",
         (*_BASIC, *CACHE, "fetch_or_compute"),
         requests=120,
-        per_second=20,
+        per_second=17,
         blocks=160,
         ttft_ms=500,
         gap_ms=60,
@@ -254,9 +254,9 @@ WORKLOADS = (
     FLEET,
     Kind(
         "handover",
-        (*_BASIC, *CACHE, "fetch"),
+        ("order", "admit", "victim", *CACHE, "fetch"),
         requests=120,
-        per_second=42,
+        per_second=45,
         blocks=400,
         ttft_ms=500,
         gap_ms=16,

@@ -12,13 +12,14 @@ import solutions
 from project import gates
 from project.gates import GATES
 from project.learner import PARTS, MineError, Source
-from project.process import Process
+from project.process import Process, isolates
 from project.runs import serve
 from project.solutions import ours
 from project.workloads import WORKLOADS
 from tests.facts import assert_names, raises_naming
 
 GATE = {gate.name: gate for gate in GATES}
+NEEDS_NAMESPACES = pytest.mark.skipif(not isolates(), reason="the system isolates no process")
 
 
 def source(code: str) -> Source:
@@ -64,7 +65,6 @@ BROKEN = {
     ("pressure", "def victim(running, needed_by): return 'Ada'"): ["victim", "Ada"],
     ("pressure", "def order(request):\n    if request.id: return None"): ["order", None],
     ("pressure", "def order(request): return float('nan')"): ["order", "nan"],
-    ("pressure", "def order(request): return request.answer"): ["order", "answer"],
     ("pressure", "def pick_budget(*machine): return 80.0"): ["pick_budget", "token_budget", 80.0],
     # parts that never return
     ("pressure", "def order(request):\n    while True: pass"): ["order", "line 2"],
@@ -105,7 +105,6 @@ def test_a_part_may_decide_otherwise_than_in_its_lesson():
     ("code", "facts"),
     [
         ("SETTINGS = {'policy': 'best'}", ["policy", "best"]),
-        ("SETTINGS = {'max_batch_size': 99}", ["max_batch_size", "policy"]),
         ("SETTINGS = 80", ["SETTINGS", 80]),
         ("SETTINGS = {'policy': print}", ["SETTINGS", "print"]),
         ("def admit(*queue): return print", ["admit", "print"]),
@@ -117,6 +116,7 @@ def test_a_part_may_decide_otherwise_than_in_its_lesson():
             ["put"],
         ),
         ("import no_such_module", ["mine.py", "no_such_module"]),
+        pytest.param("open('mine.log', 'w')", ["Read-only"], marks=NEEDS_NAMESPACES),
         ("def order(request) return 0", ["mine.py", "line 1"]),
         ("A = 1\nwhile A: A += 1", ["mine.py", "line 2"]),
     ],
