@@ -4,13 +4,13 @@ import argparse
 import os
 import sys
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 from tqdm import tqdm
 
-from project.gates import GATES
+from project.gates import Gate
 from project.leaderboard import (
     append,
     as_html,
@@ -25,8 +25,7 @@ from project.leaderboard import (
     submit,
 )
 from project.learner import MineError, Source
-from project.process import Process
-from project.scoring import PASSED, PUBLIC_SEED, Result, checks, goodput, score
+from project.scoring import PASSED, PUBLIC_SEED, Result, checks, goodput, passed, score
 
 HERE = Path(__file__).parent
 MINE = HERE / "mine.py"
@@ -51,7 +50,6 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("score", help="test the gates and score a file")
     one.add_argument("--mine", type=Path, default=MINE, help="the file; project/mine.py")
     one.add_argument("--submit", metavar="NAME", help="append the score to the leaderboard")
-    one.add_argument("--json", action="store_true", help="print the score as JSON only")
     one.set_defaults(run=_score)
     two = commands.add_parser("verify", help="run lines of the leaderboard again")
     two.add_argument("names", nargs="*", help="only the lines of these names")
@@ -74,16 +72,18 @@ def _score(arguments: argparse.Namespace) -> int:
     source = Source.read(arguments.mine)
     # A line on stderr that the next one replaces, or nothing if stderr is not a terminal.
     progress = tqdm(bar_format="{desc} ...", leave=False, disable=None)
-    with Process(source) as process:
-        parts = sorted(process.load().parts)
-        if not _passes_gates(process, parts, progress, quiet=arguments.json):
-            return 1
-    results = score(source, progress.set_description_str, explain=not arguments.json)
+
+    def tell(gate: Gate, failure: str | None, parts: list[str]) -> None:
+        progress.clear()
+        own = ", ".join(one for one in gate.parts if one in parts) or "none of yours"
+        verdict = "failed" if failure else "passed"
+        print(f"{gate.name:10} {verdict}  {gate.promise} ({own})", flush=True)
+
+    progress.set_description_str("the gates")
+    parts = passed(source, tell)
+    results = score(source, progress.set_description_str, explain=True)
     progress.close()
     line = line_of(source, parts, results)
-    if arguments.json:
-        print(msgspec.json.encode(line).decode())
-        return 0
     print(f"\n{as_text(_table(results, checks(parts)))}\n")
     points = line.score["total"]
     verdict = "passed" if points >= PASSED else f"{PASSED} pass"
@@ -95,23 +95,6 @@ def _score(arguments: argparse.Namespace) -> int:
         added = submit(arguments.submit, line, arguments.board)
         print(f"\n{added.name}: attempt {added.attempts} is in {arguments.board}.")
     return 0
-
-
-def _passes_gates(process: Process, parts: Collection[str], progress: tqdm, *, quiet: bool) -> bool:
-    """Test the gates and print the results. The reasons of a failure go to stderr."""
-    passed = True
-    for gate in GATES:
-        progress.set_description_str(f"gate {gate.name}")
-        failure = process.ask("gate", gate.name)
-        own = ", ".join(one for one in gate.parts if one in parts) or "none of yours"
-        progress.clear()
-        if not quiet:
-            verdict = "failed" if failure else "passed"
-            print(f"{gate.name:10} {verdict}  {gate.promise} ({own})", flush=True)
-        if failure:
-            print(f"gate {gate.name}: {failure}", file=sys.stderr, flush=True)
-            passed = False
-    return passed
 
 
 def _table(results: Sequence[Result], points: float) -> list[list[str]]:

@@ -6,10 +6,6 @@ the name and the number of attempts follows from its `code`, from the engine and
 
 import hashlib
 import html
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -17,10 +13,9 @@ from pathlib import Path
 import msgspec
 
 from project.learner import MineError, Source
-from project.scoring import PASSED, PUBLIC_SEED, Result, checks, hidden_seeds, total
+from project.scoring import PASSED, PUBLIC_SEED, Result, checks, hidden_seeds, passed, score, total
 from project.uses import uses
 from project.workloads import WORKLOADS
-from underglass import child
 
 ROOT = Path(__file__).parent.parent
 MADE_BY = (
@@ -41,7 +36,6 @@ MADE_BY = (
         )
     ),
 )
-TIMEOUT_S = 600  # to run one line again
 LONGEST_NAME = 40
 
 
@@ -149,29 +143,12 @@ def difference(line: Line) -> str | None:
 
 @cache
 def made_again(source: Source) -> Line | str:
-    """Score a file again as `make score` does. Return its line, or why there is none.
-
-    A process that does not end is stopped.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "mine.py"
-        path.write_bytes(source.code.encode())
-        command = child.python("project", "score", "--json", "--mine", path)
-        try:
-            again = subprocess.run(
-                command,
-                cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return f"it had not finished after {TIMEOUT_S} seconds"
-    if again.returncode:
-        return (again.stderr.strip().splitlines() or ["it failed without a message"])[-1]
-    return msgspec.json.decode(again.stdout, type=Line)
+    """Score a file again. Return its line, or why there is none."""
+    try:
+        parts = passed(source)
+        return line_of(source, parts, score(source))
+    except MineError as error:
+        return str(error)
 
 
 def compare(line: Line, found: Line) -> str | None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from functools import cache
+from threading import Timer
 from typing import IO, Any, Self
 
 import msgspec
@@ -22,7 +23,8 @@ from checks.broken import Broken
 from project.learner import FREE, Mine, MineError, Source, said
 from underglass import child
 
-CPU_SECONDS = 120  # a part that loops in C, where no lines are counted
+CPU_SECONDS = 120  # for a part that loops in C, where no lines are counted
+SECONDS = 600  # for one that waits
 MOST_BYTES = 1 << 24  # of an answer
 
 
@@ -41,6 +43,9 @@ class Process:
             start_new_session=True,
         )
         self._source = source
+        self._alarm = Timer(SECONDS, self._child.kill)
+        self._alarm.daemon = True
+        self._alarm.start()
 
     def load(self) -> "Asked":
         """Run the file anew, and return what it defines. Raises MineError if that fails."""
@@ -54,6 +59,7 @@ class Process:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._alarm.cancel()
         self._child.kill()
         self._child.communicate()
         self._scratch.cleanup()
@@ -66,7 +72,7 @@ class Process:
             kind, value = msgspec.msgpack.decode(_read(self._child.stdout), type=tuple[str, Any])
         except (OSError, EOFError, msgspec.DecodeError):
             raise MineError(
-                f"the process of mine.py ended, took {CPU_SECONDS} seconds or wrote nonsense in "
+                f"the process of mine.py ended, took {CPU_SECONDS} CPU seconds or wrote nonsense in "
                 f"{what}{'' if what in ('load', 'gate') else '()'}"
             ) from None
         if kind == "broken":

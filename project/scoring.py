@@ -17,6 +17,7 @@ from functools import cache
 from statistics import mean
 from typing import Any
 
+from project.gates import GATES, Gate
 from project.learner import EXACT, FREE, Mine, MineError, Source
 from project.process import Process
 from project.runs import Run, Served, serve
@@ -104,6 +105,25 @@ class Result:
 def goodput(runs: Sequence[Run]) -> float:
     """Return the mean goodput of some runs."""
     return mean(run.goodput for run in runs)
+
+
+def passed(
+    source: Source, tell: Callable[[Gate, str | None, list[str]], None] = lambda *_: None
+) -> list[str]:
+    """Test all gates, and return the parts that are written. Raises MineError for the gates that fail.
+
+    tell  gets each gate, what is wrong or None, and the parts
+    """
+    failures = []
+    with Process(source) as process:
+        parts = sorted(process.load().parts)
+        for gate in GATES:
+            failure = process.ask("gate", gate.name)
+            tell(gate, failure, parts)
+            failures += [f"gate {gate.name}: {failure}"] if failure else []
+    if failures:
+        raise MineError("\n".join(failures))
+    return parts
 
 
 def checks(parts: Sequence[str]) -> float:
