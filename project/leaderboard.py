@@ -174,8 +174,9 @@ def rows(lines: Sequence[Line]) -> list[list[str]]:
     kinds = ["total", *(kind.name for kind in WORKLOADS), "checks"]
     table = [["", "name", *kinds, "attempts", "uses"]]
     for rank, line in enumerate(ranked(lines), 1):
-        points = [f"{line.score[kind]:.1f}" for kind in kinds]
-        table.append([str(rank), line.name, *points, str(line.attempts), ", ".join(line.uses)])
+        total_points, *points = (line.score[kind] for kind in kinds)
+        numbers = [f"{total_points:.1f}", *(f"{one:.0f}" for one in points)]
+        table.append([str(rank), line.name, *numbers, str(line.attempts), ", ".join(line.uses)])
     return table
 
 
@@ -199,11 +200,11 @@ _PAGE = """<!doctype html>
 <title>Leaderboard</title>
 <style>
   :root {{ color-scheme: light dark; }}
-  body {{ font: 1.25rem/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; }}
-  table {{ border-collapse: collapse; width: 100%; }}
-  th, td {{ padding: 0.4rem 0.8rem; text-align: left; border-bottom: 1px solid #8886; }}
+  body {{ font: 1.25rem/1.5 system-ui, sans-serif; max-width: 90rem; margin: auto; padding: 1rem; }}
+  table {{ border-collapse: collapse; width: 100%; font-size: 1rem; display: block; overflow-x: auto; }}
+  th, td {{ padding: 0.4rem; text-align: left; border-bottom: 1px solid #8886; }}
   .number {{ text-align: right; font-variant-numeric: tabular-nums; }}
-  td:last-child {{ font-size: 1rem; }}
+  td:last-child {{ font-size: 0.85rem; min-width: 12rem; }}
 </style>
 <h1>Your engine against ours</h1>
 <p>An engine without parts has 0 points, our solution 100; {passed} pass. Each name's best submission.
