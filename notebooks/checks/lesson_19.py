@@ -22,20 +22,20 @@ ANSWERS = {
     "throughput": Answer(
         "nearly the same",
         {
-            "twice as many": "Each replica has only one kind of work. But it does it for all requests.",
-            "a third more": "Steps no longer get in each other's way. But there are as many tokens to "
+            "twice as many": "Each replica has only one kind of work, but does it for all requests.",
+            "a third more": "Steps no longer get in each other's way, but there are as many tokens to "
             "compute as before.",
-            "half as many": "A move takes 10 ms. But meanwhile both replicas compute for others.",
+            "half as many": "A move takes 10 ms, but meanwhile both replicas compute for others.",
         },
         fits=lambda ratio: 0.95 < ratio < 1.05,
     ),
     "goodput": Answer(
         "twice as many",
         {
-            "as many": "The throughput was the same. But how does an equal replica keep its gaps short?",
+            "as many": "The throughput was the same, but how do equal replicas keep gaps short?",
             "half as many": "Only one of two replicas prefills. But it may use long steps, since no "
             "chat waits for them.",
-            "four times as many": "Small chunks cost equal replicas a lot. But one prefill replica "
+            "four times as many": "Small chunks cost equal replicas a lot, but one prefill replica "
             "has a limit, too: 1,000 tokens take it more than a quarter of a second.",
         },
         fits=lambda ratio: 1.5 < ratio < 2.5,

@@ -28,11 +28,11 @@ ANSWERS = {
     "even": Answer(
         "about 80 ms",
         {
-            "about 390 ms": "It is the same load: as many requests, as long ones. But is it the load "
-            "that makes them wait?",
+            "about 390 ms": "The load is the same, with as many requests that are as long. But is it "
+            "the load that makes them wait?",
             "about 250 ms": "Half of the wait would come from the arrivals, and half from the load. "
-            "But when does an evenly spaced request find all seats taken?",
-            "about 10 ms": "Nothing stands in a queue. But a prompt has to be computed, and a step of "
+            "But does an evenly spaced request ever find all seats taken?",
+            "about 10 ms": "Nothing stands in a queue, but a prompt has to be computed, and a step of "
             "64 tokens takes 26 ms.",
         },
         fits=lambda ms: 60 < ms < 110,
@@ -40,11 +40,11 @@ ANSWERS = {
     "seats": Answer(
         "about 18",
         {
-            "24: twice as much": "Twice the seats, so twice the requests. But do the seats share "
-            "anything?",
-            "12, as before": "The machine is not faster. But how much of a step's price depends on how "
+            "24: twice as much": "Twice the seats would take twice the requests if seats shared "
+            "nothing. Do they?",
+            "12, as before": "The machine is not faster, but how much of a step's price depends on how "
             "many sit in it?",
-            "less than 12": "Steps get longer, and each request waits for them. But each step does "
+            "less than 12": "Steps get longer, and each request waits for them, but each step does "
             "twice as much.",
         },
         fits=lambda rate: 17 <= rate <= 19,

@@ -20,14 +20,15 @@ ANSWERS = {
         {
             2: "The weights are smaller than twice 80 GB. But where would keys and values be?",
             4: "Half of four GPUs is left beside the weights. Do 64 users fit into that half?",
-            3: "There is some room. But can 64 heads be divided by 3?",
+            3: "There is some room, but can 64 heads be divided by 3?",
         },
     ),
     "network": Answer(
         "slower",
         {
             "faster": "Each device reads half as much. But how many messages does a step wait for?",
-            "as fast": "Less to read, more to send. Did that cancel out from four to eight?",
+            "as fast": "There is less to read but more to send. Did the two balance from "
+            "four to eight?",
         },
         fits=lambda ratio: ratio > 1.1,
     ),
@@ -42,10 +43,10 @@ ANSWERS = {
     ),
 }
 HINTS = (
-    "Two kinds of weight: the results of one kind go through something that is not a sum (a product of "
-    "two results, a head); the results of the other kind are added up by the devices. Which dimension "
-    "of each can be cut?",
-    "Cut q, k, v, gate and up by rows, o and down by columns. Count in units: part p of n gets the "
+    "There are two kinds of weight. The results of one kind go through something that is not a sum (a "
+    "product of two results, a head), while the devices add up the results of the other kind. Which "
+    "dimension of each can be cut?",
+    "Cut q, k, v, gate and up by rows, but o and down by columns. Count in units: part p of n gets the "
     "units from size * p // n up to size * (p + 1) // n.",
 )
 

@@ -16,7 +16,7 @@ ANSWERS = {
         {
             26: "Twice as many keys and values would halve the number. How many heads share a pair?",
             52: "The parameters stay about the same. But the picture has no room for more KV.",
-            48: "Some weights are larger, and that costs a few users. The KV costs far more.",
+            48: "Some weights are larger, which costs a few users, but the KV costs far more.",
         },
         source="The configuration",
     ),
@@ -24,7 +24,7 @@ ANSWERS = {
         "a fifth",
         {
             "ten times as much": "It has ten times the parameters. Which of them does a token keep?",
-            "twice as much": "It has twice as many heads, and keeps nothing for a head.",
+            "twice as much": "It has twice as many heads, but it keeps nothing for a head.",
             "as much": "Both have many layers. But what does a layer keep?",
         },
         source="The configuration",

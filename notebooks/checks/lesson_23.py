@@ -22,15 +22,15 @@ ANSWERS = {
         "about 15 % longer",
         {
             "32 times as long": "That would be a model for each. Which weights do they share?",
-            "twice as long": "Each adapter is read, too. But how many bytes are 32 of them?",
-            "1 % longer": "One adapter is half a percent of the model. Here are 32.",
+            "twice as long": "Each adapter is read, too, but how many bytes are 32 of them?",
+            "1 % longer": "One adapter is half a percent of the model, but here are 32 of them.",
         },
         fits=lambda ratio: 1.13 < ratio < 1.17,
     ),
     "prompt": Answer(
         "none of it",
         {
-            "all of it": "The words are the same. But words and weights make keys and values.",
+            "all of it": "The words are the same, but keys and values depend on the weights, too.",
             "the first block of it": "An adapter changes the keys of the first token, too.",
             "half of it": "That's if half of the layers had no adapter. One changed layer is enough.",
         },
