@@ -209,14 +209,14 @@ FLEET = Kind(
     replicas=3,
 )
 WORKLOADS = (
-    Kind("assistants", (*_BASIC, *CACHE), 160, 18, 72, ttft_ms=600, gap_ms=40, draw=_assistants),
+    Kind("assistants", (*_BASIC, *CACHE), 160, 19, 72, ttft_ms=600, gap_ms=40, draw=_assistants),
     Kind("documents", _BASIC, 120, 18, 48, ttft_ms=600, gap_ms=30, draw=_documents),
     Kind("rush", _BASIC, 160, 26, 40, ttft_ms=500, gap_ms=60, draw=_rush),
     Kind(
         "edits",
         (*_BASIC, "distribution", "accept", "mask"),
         requests=120,
-        per_second=13,
+        per_second=12.5,
         blocks=72,
         ttft_ms=500,
         gap_ms=40,
@@ -256,7 +256,7 @@ WORKLOADS = (
         "handover",
         ("order", "admit", "victim", *CACHE, "fetch"),
         requests=120,
-        per_second=45,
+        per_second=40,
         blocks=400,
         ttft_ms=500,
         gap_ms=16,
