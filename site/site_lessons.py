@@ -244,7 +244,8 @@ def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
         for name, cells in sources.items()
         if not wanted or name[:2] in wanted
     ]
-    shares = [dict(asked[at::WORKERS]) for at in range(WORKERS)]
+    workers = 1 if wanted else WORKERS  # another Python costs more than it saves with few lessons
+    shares = [dict(asked[at::workers]) for at in range(workers)]
 
     def run(share: dict[str, Any]) -> dict[str, Any]:
         ran: dict[str, Any] = json.loads(
@@ -252,7 +253,7 @@ def run_cells(site: Site, notebooks: dict[str, Any]) -> dict[str, Runs]:
         )
         return ran
 
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(workers) as pool:
         found = {name: cells for share in pool.map(run, shares) for name, cells in share.items()}
     unrun = {name: {one["cell"]: _UNRUN for one in cells} for name, cells in sources.items()}
     return unrun | {

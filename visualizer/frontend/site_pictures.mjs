@@ -53,9 +53,10 @@ async function save(path, content) {
   await writeFile(path, content);
 }
 
+const canvas = newCanvas(); // one for all cards: each new one costs a collection of garbage
+
 /** Writes the postcard of a step, and returns what it says. */
 async function saveCard(path, card) {
-  const canvas = newCanvas();
   const painter = new CanvasPainter(canvas);
   painter.begin(POSTCARD.width, POSTCARD.height, POSTCARD.scale, THEMES.light);
   drawPostcard(painter, card);
