@@ -1,8 +1,8 @@
 """Load a learner's `mine.py`: settings, and the parts that are written.
 
-A part that is missing, or still the template's stub, is absent: the engine's own does its work. The
-file is run again for each simulation, so a part can learn within a run but remember nothing from
-an earlier one.
+A part that is missing, or still the template's stub, is absent, and so is the ability that it gives
+the engine (`parts.py`). The file is run again for each simulation, so a part can learn within a run
+but remember nothing from an earlier one.
 """
 
 import hashlib

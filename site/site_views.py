@@ -41,7 +41,7 @@ def build_front(site: Site, entries: list[Entry]) -> None:
             "name": route.name,
             "promise": route.promise,
             "hours": round(hours(route, lines)),
-            "is_long": route.is_long,
+            "is_all": route.is_all,
             "lessons": [lesson for lesson in lessons if lesson["number"] in route.lessons],
         }
         for route in ROUTES

@@ -8,7 +8,7 @@ from typing import Any
 import nbformat
 
 from authoring.lab import NOTEBOOKS
-from authoring.minutes import Minutes, minutes_of
+from authoring.minutes import GENERATED, Minutes, minutes_of
 from authoring.parts import METADATA, file_of, lessons, part_of
 from authoring.routes import ROUTES, Route, onward
 
@@ -39,8 +39,6 @@ New terms are explained where they first appear, and the [glossary](../docs/glos
 The checks judge what your function does, not how it's written; the folder `notebooks/solutions` has a
 solution of each exercise. If you'd like to write a lesson of your own, read
 [docs/add_a_lesson.md](../docs/add_a_lesson.md)."""
-_FIRST = re.compile(r"^\*About [^*]+\*$", re.MULTILINE)
-_ONWARD = re.compile(r"\n\n\*(Two hours|A day|All of it): .*\*$", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,8 @@ def settled(notebook: Any, lesson: str) -> Any:
     """Put the lesson's minutes below its title and the routes at its end. Returns the notebook."""
     minutes = minutes_of(notebook.cells, lesson)
     hook, last = notebook.cells[0], notebook.cells[-1]
-    hook.source = _FIRST.sub(f"*{minutes}*", hook.source, count=1)
-    last.source = f"{_ONWARD.sub('', last.source)}\n\n*{onward(lesson)}*"
+    hook.source = GENERATED.sub(f"*{minutes}*", hook.source, count=1)
+    last.source = f"{GENERATED.sub('', last.source).rstrip()}\n\n*{onward(lesson)}*"
     return notebook
 
 
@@ -132,9 +130,9 @@ def _way(route: Route, lines: list[LessonLine], folder: str) -> str:
         links = [f"{links[0]} to {links[-1]}{without}"]
     elif len(taken) <= FEW:  # the titles fit, and say more than numbers
         links = [f"[{line.title}]({folder}{line.name})," for line in taken]
-    name = f"**{route.name}**" + (f", {hours(route, lines):.0f} hours" if route.is_long else "")
+    name = f"**{route.name}**" + (f", {hours(route, lines):.0f} hours" if route.is_all else "")
     *most, last = route.exercises
-    exercises = "" if len(taken) == len(lines) else f"; exercises: {', '.join(most)} and {last}"
+    exercises = "" if route.is_all else f"; exercises: {', '.join(most)} and {last}"
     return f"| {name} | {' '.join(links).rstrip(',')}{exercises} | {route.promise} |"
 
 

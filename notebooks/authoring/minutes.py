@@ -18,7 +18,7 @@ CODE = 1 / 12  # for a line that is read and run
 GUESS, PICTURE = 0.75, 0.5
 WRITTEN = 0.75  # for a line of our solution: a learner writes it and gets it wrong once
 STEP = 5
-_GENERATED = re.compile(r"^\*[^*]+\*$", re.MULTILINE)  # these very minutes, and the routes
+GENERATED = re.compile(r"^\*[^*]+\*$", re.MULTILINE)  # these very minutes, and the routes
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def minutes_of(cells: Iterable[Any], lesson: str) -> Minutes:
 
 def _minutes_of_cell(cell: Any) -> float:
     if cell.cell_type == "markdown":
-        text = LINK.sub(r"\1", _GENERATED.sub("", cell.source))
+        text = LINK.sub(r"\1", GENERATED.sub("", cell.source))
         return WORDS * len(text.split())
     pictures = sum("image/png" in output.get("data", {}) for output in cell.outputs)
     lines = sum(bool(line.strip()) for line in cell.source.splitlines())

@@ -17,7 +17,11 @@ class Route:
     lessons: tuple[str, ...]
     exercises: tuple[str, ...]
     promise: str
-    is_long: bool = False  # the name does not say how long it takes
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it leaves nothing out; its name does not say how long that takes."""
+        return self.lessons == _numbers()
 
 
 def _numbers() -> tuple[str, ...]:
@@ -42,7 +46,6 @@ ROUTES = (
         _numbers(),
         _numbers(),
         "every part of an engine, written by you, and a final project that needs them",
-        is_long=True,
     ),
 )
 
@@ -60,7 +63,7 @@ def _sentences(lesson: str, paths: dict[str, str]) -> Iterator[str]:
         name = f"{route.name[0].upper()}{route.name[1:]}"
         if rest := route.lessons[route.lessons.index(lesson) + 1 :]:
             yield f"{name}: go on with [{rest[0]}]({paths[rest[0]]})."
-        elif route.lessons == tuple(paths):
+        elif route.is_all:
             yield f"{name}: go on with [the final project](../project/README.md)."
         else:
             yield f"{name}: this was the last lesson."
