@@ -35,6 +35,36 @@ RoutingReason = Literal[
     "pinned",  # the client's session belongs to this replica
 ]
 
+Hop = Literal[
+    "render",  # a replica reads the prompt's token ids
+    "queue",  # no replica accepts the request at the moment
+    "prefill",  # with roles: a prefill replica computes the prompt
+    "export",  # with roles: the prefill replica reads the prompt's KV
+    "adopt",  # with roles: the decode replica takes the KV over
+    "first_token",  # a replica has the request, and the client has no token of it
+    "stream",  # the client has tokens, and wants the others
+]
+"""The steps on a request's way through a cluster, each of which can fail."""
+
+Noticed = Literal[
+    "unreachable",  # it could not be connected to
+    "closed",  # the connection broke
+    "refused",  # it answered that it takes no requests: 503
+    "error",  # it answered with another error, or broke off with one
+    "silent",  # its feed has missed several beats
+    "late",  # the hop's deadline passed
+]
+"""How the gateway noticed that a hop failed."""
+
+Remedy = Literal[
+    "waits",  # the request waits until a replica accepts it
+    "elsewhere",  # another replica gets the request; its client has no token yet
+    "continued",  # another replica goes on after the tokens that the client has
+    "here",  # without the hop: the decode replica computes the prompt itself
+    "ended",  # the client gets an error
+]
+"""What the gateway did then."""
+
 
 class ClusterEvent(msgspec.Struct, tag_field="type", tag=snake_case, omit_defaults=True, gc=False):
     """Base of all events. `type` is the class name in snake_case."""
@@ -81,11 +111,16 @@ class Of(ClusterEvent):
 class Routed(ClusterEvent):
     """A decision of the router: this request goes to `replica`.
 
-    attempt  1, or 2 if its first replica died before the first token
+    attempt  1, or more if its replica failed before: one more than there are failed replicas
     prompt   the number of prompt tokens
     hits     by replica: how many prompt tokens are predicted to be cached there
     loads    by replica: requests routed there that had not ended
     scores   by replica: what the policy compared, lower is better; empty if it compared nothing
+    terms    by replica: the summands of its score, by name, weights included; empty if the score is
+             one number
+    ties     by replica, for those with the best score: what the policy compared next, by name; larger
+             is better. Empty if only one had the best score
+    output   the number of tokens that its client has already: the replica continues after them
     t        `at`, and how long the decision took, `us`; not in a simulation
     """
 
@@ -98,6 +133,9 @@ class Routed(ClusterEvent):
     hits: dict[str, int]
     loads: dict[str, int]
     scores: dict[str, float]
+    terms: dict[str, dict[str, float]] = {}
+    ties: dict[str, dict[str, float]] = {}
+    output: int = 0
     t: dict[str, Any] = {}  # at, us
 
 
@@ -113,8 +151,42 @@ class Placed(ClusterEvent):
     t: dict[str, Any] = {}  # at
 
 
+class HopFailed(ClusterEvent):
+    """A step on a request's way failed at `replica`, and what the gateway did then.
+
+    replica  "" if no replica was there (`queue`)
+    why      for display
+    t        `at`, and `us`: how long the gateway had waited for this hop
+    """
+
+    request: int
+    replica: str
+    hop: Hop
+    noticed: Noticed
+    remedy: Remedy
+    why: str
+    t: dict[str, Any] = {}  # at, us
+
+
+class ReplicaEjected(ClusterEvent):
+    """The gateway sends no new requests to a replica that is present but does not answer. `why` is for
+    display."""
+
+    replica: str
+    why: str
+    t: dict[str, Any] = {}  # at
+
+
+class ReplicaReturned(ClusterEvent):
+    """An ejected replica answers again. `half_open`: it gets one request, to see whether it works."""
+
+    replica: str
+    half_open: bool = False
+    t: dict[str, Any] = {}  # at
+
+
 class RequestLost(ClusterEvent):
-    """The replica died, and the request ended there: it had tokens, or had been moved before."""
+    """The request ended with an error, because its replica failed and no other one could go on."""
 
     request: int
     replica: str

@@ -1,0 +1,63 @@
+"""What can fail on a request's way through the cluster: one model, and its table.
+
+A request passes the hops of `engine.cluster.events.Hop`. Each hop can fail, and each failure has one
+answer here: how the gateway notices it, within how long, what it does, and what the client sees. The
+code that passes requests on (`proxy.py`, `roles.py`, `lmtp.py`, `follower.py`) does nothing else, and
+logs each failure as a `hop_failed`.
+
+Three rules explain most rows:
+
+- A client that has no token yet gets one from another replica, as often as there are other replicas.
+- A client that has tokens gets the next one from another replica, which computes the prompt and these
+  tokens again, as an engine does after a preemption.
+- A move of KV is never needed for an answer.
+
+`docs/cluster.md` shows the table (`make tables`).
+
+Source: Dynamo calls the second rule request migration (`lib/llm/src/migration.rs`). Envoy's outlier
+detection ejects hosts in the same way, and never all of them.
+"""
+
+from dataclasses import dataclass
+
+from engine.cluster.events import Hop, Noticed, Remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long the gateway waits, in seconds.
+
+    connect      for a connection to a replica
+    beat         from one sign of life on a replica's feed to the next
+    silent       without a sign of life, or bytes of a request, before a replica is ejected
+    render       for a prompt's token ids
+    queue        for a replica that accepts a request which another one has lost
+    prefill      for a prompt on a prefill replica
+    export       for the first bytes of a prompt's KV
+    adopt        for the KV of a prompt to arrive, and to be taken over
+    first_token  for a request's first token
+    stream       from one token to the next
+    """
+
+    connect: float = 5.0
+    beat: float = 0.5
+    silent: float = 3.0
+    render: float = 5.0
+    queue: float = 60.0
+    prefill: float = 20.0
+    export: float = 5.0
+    adopt: float = 10.0
+    first_token: float = 120.0
+    stream: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A row of the table. `within` names the field of `Deadlines`; "" is at once."""
+
+    hop: Hop
+    what: str
+    noticed: Noticed
+    within: str
+    remedy: Remedy
+    client: str
