@@ -61,6 +61,7 @@ class Follower:
     status   the replica's latest `status` event: whether it is paused, why it accepts no requests
     joined   whether the log says that it is present
     retired  why no more requests are routed to it, or ""
+    ejected  why it gets no requests although it is present, or ""
     work     blocks that need the replica; they end when it leaves
     """
 
@@ -73,6 +74,7 @@ class Follower:
         self._offset = self._rtt = 0
         self._run = self._last_id = ""  # the run that is followed, and its last event received
         self.retired = ""
+        self.ejected = ""
         self.work = Scopes()
         self._task = asyncio.create_task(self._follow_forever())
 
@@ -92,7 +94,7 @@ class Follower:
     @property
     def ready(self) -> bool:
         """Whether the replica accepts requests."""
-        return self.joined and not self.retired and not self.status.get("not_ready")
+        return self.joined and not (self.retired or self.ejected or self.status.get("not_ready"))
 
     async def _follow_forever(self) -> None:
         loop, where = asyncio.get_running_loop(), f"replica {self.member.id} at {self.member.url}"

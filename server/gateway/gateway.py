@@ -17,14 +17,15 @@ import msgspec
 
 from engine.cluster.cluster_log import ClusterLog, ClusterState
 from engine.cluster.dispatcher import Dispatcher
-from engine.cluster.events import AnyClusterEvent, ClusterStarted
+from engine.cluster.events import AnyClusterEvent, ClusterStarted, Hop, HopFailed, Remedy
 from engine.cluster.router import NoReplicaError, Router
 from server.core.event_log import Followed
 from server.core.settings import ServerSettings
+from server.gateway.failures import Deadlines
 from server.gateway.follower import Follower, Times
 from server.gateway.replica_set import Member, ReplicaSet
 from server.gateway.roles import DECODE, PREFILL, KVMover, role_of_next
-from server.gateway.upstream import Scopes, open_session
+from server.gateway.upstream import LostError, Scopes, open_session
 from server.http.errors import ApiError, unavailable
 
 logger = logging.getLogger("underglass")
@@ -58,6 +59,7 @@ class Gateway:
     settings   the gateway's address, access rules and limits; `cluster_key` is sent, not asked for
     router     a router's name, or a Router. Raises ValueError for an unknown name
     roles      the replicas' roles, in the order in which they are taken; see `roles.py`
+    deadlines  how long the gateway waits for a replica
     router_name  the router's name in the log
     session    the HTTP client for all replicas
     followers  by id: the members of the replica set, present or not
@@ -74,9 +76,12 @@ class Gateway:
         settings: ServerSettings,
         times: Times | None = None,
         roles: Sequence[str] = (),
+        *,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self.settings = msgspec.structs.replace(settings, cluster_key=None)
         self.times = times or Times()
+        self.deadlines = deadlines or Deadlines()
         self.followers: dict[str, Follower] = {}
         self.draining = False
         self._stopped = False
@@ -236,6 +241,13 @@ class Gateway:
             raise unavailable("no other replica can be reached", "no_replica") from error
         self.routed[decision.replica, decision.reason] += 1
         return self.followers[decision.replica]
+
+    def hop_failed(
+        self, request: int, replica: str, hop: Hop, error: LostError, *, remedy: Remedy, began: int
+    ) -> None:
+        """Log that a step on a request's way has failed, which began at `began`."""
+        t = {"at": self.now(), "us": self.now() - began}
+        self.log.append(HopFailed(request, replica, hop, error.noticed, remedy, str(error), t))
 
     def least_loaded(self, role: str = "") -> Follower:
         """Return the ready replica with the fewest requests, preferably one with the role.

@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 from starlette.requests import Request
 
+from engine.cluster.events import Noticed
 from server.core.settings import ServerSettings
 from server.http.access import CLUSTER_KEY_HEADER
 
@@ -123,15 +124,30 @@ class Scopes:
 
 
 class LostError(Exception):
-    """The replica failed while it had the request."""
+    """The replica failed while it had the request. `noticed` says how the gateway has noticed."""
+
+    def __init__(self, why: str, noticed: Noticed = "closed") -> None:
+        super().__init__(why)
+        self.noticed = noticed
 
 
 @asynccontextmanager
-async def lost(follower: "Follower") -> AsyncIterator[None]:
-    """Run a block that needs a replica. Raises LostError if the replica or the connection fails."""
-    work = follower.work.block()
+async def lost(follower: "Follower", within: float | None = None) -> AsyncIterator[None]:
+    """Run a block that needs a replica.
+
+    Raises LostError if the replica or the connection fails, or if the block takes longer than `within`
+    seconds.
+    """
+    deadline = asyncio.timeout(within)
     try:
-        async with work:
+        async with follower.work.block(), deadline:
             yield
     except (aiohttp.ClientError, OSError) as error:  # includes TimeoutError
-        raise LostError(reason(error)) from error
+        if deadline.expired():
+            raise LostError(f"no answer within {within:.1f} s", "late") from error
+        noticed: Noticed = "closed"
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            noticed = "unreachable"
+        elif follower.ejected and isinstance(error, TimeoutError):
+            raise LostError(follower.ejected, "silent") from error
+        raise LostError(reason(error), noticed) from error
