@@ -4,6 +4,8 @@ As with the parts of an engine (`engine/core/parts.py`), the built-in routers ar
 """
 
 from collections.abc import Sequence
+from math import isclose
+from types import UnionType
 from typing import cast, get_args
 
 from engine.cluster import router_named
@@ -51,18 +53,29 @@ def _choose(
         raise method.wrong(
             f"must give one of the reasons {', '.join(_REASONS)}, got {decision.reason!r}"
         )
-    for field, values, kind in (
-        ("hits", decision.hits, int),
-        ("scores", decision.scores, int | float),
-    ):
-        if not isinstance(values, dict) or not all(
-            isinstance(replica, str) and isinstance(value, kind)
-            for replica, value in values.items()
-        ):
+    _check_numbers(method, "hits", decision.hits, int)
+    _check_numbers(method, "scores", decision.scores)
+    for field, rows in (("terms", decision.terms), ("ties", decision.ties)):
+        if not isinstance(rows, dict):
+            raise method.wrong(f": {field} must be a dict from replica ids to dicts, got {rows!r}")
+        for replica, numbers in rows.items():
+            _check_numbers(method, f"{field}[{replica!r}]", numbers)
+    for replica, terms in decision.terms.items():
+        total, score = sum(terms.values()), decision.scores.get(replica)
+        if score is None or not isclose(total, score):
             raise method.wrong(
-                f": {field} must be a dict from replica ids to numbers, got {values!r}"
+                f": terms[{replica!r}] must add up to the replica's score, {score}, got {total}"
             )
     return decision
+
+
+def _check_numbers(
+    method: PartMethod, field: str, values: object, kind: type | UnionType = int | float
+) -> None:
+    if not isinstance(values, dict) or not all(
+        isinstance(name, str) and isinstance(value, kind) for name, value in values.items()
+    ):
+        raise method.wrong(f": {field} must be a dict from ids or names to numbers, got {values!r}")
 
 
 _ROLE = Role("choose", Router, RouterError, {"choose": _choose})

@@ -153,6 +153,8 @@ class Dispatcher:
                 hits=decision.hits,
                 loads={replica.id: replica.in_flight for replica in candidates},
                 scores=decision.scores,
+                terms=decision.terms,
+                ties=decision.ties,
                 t=t,
             )
         )

@@ -27,7 +27,9 @@ RoutingReason = Literal[
     "longest_prefix",  # it has the longest cached prefix, or one of them
     "prefix_on_its_way",  # a request on its way there is about to compute the prefix
     "lowest_cost",  # another replica has a longer prefix, but more work
-    "least_loaded",  # no replica has a prefix, or the policy looks at the load alone
+    "least_work",  # no replica has a prefix, and its score is the lowest
+    "least_loaded",  # it has the fewest requests
+    "less_loaded_of_two",  # it has fewer requests than the other one that was drawn
     "least_cached",  # no prefix is long enough, and it has the most room for a new one
     "load_unbalanced",  # the loads differ so much that the prefix does not count
     "random",
@@ -118,8 +120,9 @@ class Routed(ClusterEvent):
     scores   by replica: what the policy compared, lower is better; empty if it compared nothing
     terms    by replica: the summands of its score, by name, weights included; empty if the score is
              one number
-    ties     by replica, for those with the best score: what the policy compared next, by name; larger
-             is better. Empty if only one had the best score
+    ties     by replica, for those with the best score: what the policy compared next, by name and in
+             this order; larger is better, and a random number is called `draw`. Empty if only one had
+             the best score. If all of it is equal, the first one is chosen
     output   the number of tokens that its client has already: the replica continues after them
     t        `at`, and how long the decision took, `us`; not in a simulation
     """

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from engine.cluster.router import Decision, Replica, Router
+from engine.cluster.events import RoutingReason
+from engine.cluster.router import Decision, Replica, Router, best
 
 
 @dataclass(eq=False)
@@ -69,6 +70,7 @@ class PowerOfTwo(_Drawing):
     ) -> Decision:
         """Return the less loaded of two replicas; a tie goes to the one that was drawn first."""
         drawn = self._rng.sample(replicas, min(2, len(replicas)))
-        best = min(drawn, key=lambda replica: replica.in_flight)
-        scores = {replica.id: float(replica.in_flight) for replica in drawn}
-        return Decision(best.id, "least_loaded", scores=scores)
+        scores = {one.id: float(one.in_flight) for one in drawn}
+        replica, ties = best(scores, lambda id_: {"drawn_first": float(id_ == drawn[0].id)})
+        reason: RoutingReason = "least_loaded" if len(replicas) <= 2 else "less_loaded_of_two"
+        return Decision(replica, reason, scores=scores, ties=ties)

@@ -33,7 +33,7 @@ from engine.cluster.block_index import BlockIndex, Keys
 from engine.cluster.events import RoutingReason
 from engine.cluster.guesses import Guesses
 from engine.cluster.replica_tree import ReplicaTree
-from engine.cluster.router import Decision, Replica, Router
+from engine.cluster.router import Decision, Replica, Router, best
 from engine.core.log.vocabulary import Event
 
 US_PER_MS = 1000
@@ -88,21 +88,24 @@ class PrefixEvents(Router):
     ) -> Decision:
         """Return the replica with the lowest score; ties go to the one with the most free memory."""
         self._last = prompt = self._look_up(request, tokens, now_us)
-        scores, free, longest = dict[str, float](), dict[str, int](), 0
+        terms, free, longest = dict[str, dict[str, float]](), dict[str, int](), 0
         for candidate in replicas:
             name = candidate.id
             tree, hit, owed = self._trees[name], prompt.hits[name], self._owed_at(name)
             free[name] = tree.free - owed
             compute = len(tokens) - hit
             evict = max(compute - max(free[name], 0), 0)
-            load = owed + self.batch_weight * candidate.in_flight / tree.seats
-            scores[name] = self.compute_weight * compute + evict + load
+            terms[name] = {
+                "prefill": self.compute_weight * compute,
+                "evictions": evict,
+                "queued": owed,
+                "batch": self.batch_weight * candidate.in_flight / tree.seats,
+            }
             longest = max(longest, hit)
-        lowest = min(scores.values())
-        best = [replica for replica, score in scores.items() if score == lowest]
-        most = max(free[replica] for replica in best)
-        replica = self._rng.choice([replica for replica in best if free[replica] == most])
-        return Decision(replica, _reason(prompt, replica, longest), prompt.hits, scores)
+        scores = {name: sum(its.values()) for name, its in terms.items()}
+        replica, ties = best(scores, lambda name: {"free": free[name], "draw": self._rng.random()})
+        reason = _reason(prompt, replica, longest)
+        return Decision(replica, reason, prompt.hits, scores, terms, ties)
 
     def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:
         """Note the tokens that the replica owes, and guess that it will have the prompt's blocks."""
@@ -169,5 +172,5 @@ def _reason(prompt: _Prompt, replica: str, longest: int) -> RoutingReason:
     if hit < longest:
         return "lowest_cost"
     if not longest:
-        return "least_loaded"
+        return "least_work"
     return "longest_prefix" if prompt.cached.get(replica) == hit else "prefix_on_its_way"

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from engine.cluster.block_index import BlockIndex, Keys
-from engine.cluster.router import Decision, Replica, Router
+from engine.cluster.events import RoutingReason
+from engine.cluster.router import Decision, Replica, Router, best
 
 
 @dataclass(eq=False)
@@ -54,20 +55,18 @@ class PrefixTree(Router):
         """Return a replica by the table in the module's docstring."""
         self._last = request, self._index.keys(tokens)
         hits = dict.fromkeys(self._sent, 0) | self._index.hits(self._last[1], len(tokens))
-        shortest = min(replicas, key=self._load)
-        most, least = max(replica.in_flight for replica in replicas), shortest.in_flight
+        loads = {replica.id: float(replica.in_flight) for replica in replicas}
+        most, least = max(loads.values()), min(loads.values())
+        reason: RoutingReason = "longest_prefix"
+        scores = {id_: float(len(tokens) - hits.get(id_, 0)) for id_ in loads}
         if most - least > self.balance_abs_threshold and most > self.balance_rel_threshold * least:
-            loads = {replica.id: float(replica.in_flight) for replica in replicas}
-            return Decision(shortest.id, "load_unbalanced", hits, loads)
-        best = max(replicas, key=lambda replica: (hits.get(replica.id, 0), -replica.in_flight))
-        if hits.get(best.id, 0) > self.cache_threshold * len(tokens):
-            missing = {
-                replica.id: float(len(tokens) - hits.get(replica.id, 0)) for replica in replicas
-            }
-            return Decision(best.id, "longest_prefix", hits, missing)
-        sent = {replica.id: float(self._remembered(replica.id)) for replica in replicas}
-        emptiest = min(replicas, key=lambda replica: (sent[replica.id], replica.in_flight))
-        return Decision(emptiest.id, "least_cached", hits, sent)
+            replica, ties = best(loads, lambda id_: {"room": float(-self._remembered(id_))})
+            return Decision(replica, "load_unbalanced", hits, loads, ties=ties)
+        if max(hits.get(id_, 0) for id_ in loads) <= self.cache_threshold * len(tokens):
+            reason = "least_cached"
+            scores = {id_: float(self._remembered(id_)) for id_ in loads}
+        replica, ties = best(scores, lambda id_: {"fewer_requests": -loads[id_]})
+        return Decision(replica, reason, hits, scores, ties=ties)
 
     def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:
         """Remember the prompt's blocks."""
@@ -92,9 +91,6 @@ class PrefixTree(Router):
         self._index.discard(replica, self._sent.pop(replica))
         self._index.leave(replica)
         del self._sizes[replica]
-
-    def _load(self, replica: Replica) -> tuple[int, int]:
-        return replica.in_flight, self._remembered(replica.id)
 
     def _remembered(self, replica: str) -> int:
         """Return the number of tokens that are remembered for a replica."""

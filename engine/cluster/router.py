@@ -8,7 +8,7 @@ calls its policies `LoadBalancingPolicy` (`sgl-router/src/policies/mod.rs`).
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -34,12 +34,30 @@ class Decision:
 
     hits    how many prompt tokens each replica is predicted to have cached; a missing replica has 0
     scores  what the policy compared, by replica; lower is better; empty if it compared nothing
+    terms   the summands of a replica's score, by name; empty if the score is one number
+    ties    what it compared next among those with the best score: `Routed` describes it
     """
 
     replica: str
     reason: RoutingReason
     hits: dict[str, int] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
+    terms: dict[str, dict[str, float]] = field(default_factory=dict)
+    ties: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def best(
+    scores: dict[str, float], compare: Callable[[str], dict[str, float]]
+) -> tuple[str, dict[str, dict[str, float]]]:
+    """Return the replica with the lowest score, and the ties if several replicas have it.
+
+    compare  what to compare among these, by name; larger is better. If all is equal, the first one of
+             `scores` wins
+    """
+    lowest = min(scores.values())
+    ties = {replica: compare(replica) for replica, score in scores.items() if score == lowest}
+    replica = max(ties, key=lambda one: tuple(ties[one].values()))
+    return replica, ties if len(ties) > 1 else {}
 
 
 class Router:

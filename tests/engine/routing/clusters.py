@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from engine import ClusterLog, Cost, EngineConfig, SamplingParams, Workload, simulate_cluster
-from engine.cluster import ROUTERS
+from engine.cluster import ROUTERS, Decision
+from engine.cluster.events import Routed
 from engine.simulation.workload import Abort, Answer, Arrival, Clear, Input
 
 COST = Cost(10, 0.25, cpu_ms=1)
@@ -32,6 +33,35 @@ class Case:
             fail=self.fail,
             log=log,
         )
+
+
+def check_decision(one: Decision | Routed, loads: dict[str, int]) -> None:
+    """The choice and the reason follow from the recorded fields alone."""
+    assert one.scores == (
+        {name: sum(its.values()) for name, its in one.terms.items()} or one.scores
+    )
+    if one.scores:
+        equal = [name for name, score in one.scores.items() if score == min(one.scores.values())]
+        assert list(one.ties) == (equal if len(equal) > 1 else [])
+        compared = {name: tuple(one.ties.get(name, {}).values()) for name in equal}
+        assert one.replica == max(equal, key=lambda name: compared[name])
+    hit, load = one.hits.get(one.replica, 0), loads[one.replica]
+    most = max((one.hits.get(name, 0) for name in loads), default=0)
+    match one.reason:
+        case "longest_prefix" | "prefix_on_its_way":
+            assert hit == most > 0
+        case "lowest_cost":
+            assert hit < most
+        case "least_work":
+            assert most == 0
+        case "least_loaded" | "load_unbalanced":
+            assert load == min(loads.values())
+        case "less_loaded_of_two":
+            assert len(one.scores) == 2 and len(loads) > 2
+        case "least_cached":
+            assert one.scores
+        case _:
+            assert not one.scores
 
 
 @st.composite

@@ -33,6 +33,9 @@ class Mine(Router):
         (lambda *_: Decision("0", "because"), ["least_loaded", "'because'"]),
         (lambda *_: Decision("0", "random", hits=[1]), ["hits", "[1]"]),
         (lambda *_: Decision("0", "random", scores={0: 1}), ["scores", "{0: 1}"]),
+        (lambda *_: Decision("0", "random", ties=[2]), ["ties", "[2]"]),
+        (lambda *_: Decision("0", "random", terms={"0": {"load": "1"}}), ["terms['0']", "'1'"]),
+        (lambda *_: Decision("0", "random", {}, {"0": 3}, {"0": {"load": 2}}), ["terms", "3", "2"]),
         (lambda *_: 1 // 0, ["ZeroDivisionError"]),
     ],
 )

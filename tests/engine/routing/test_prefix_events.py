@@ -40,7 +40,7 @@ def test_a_burst_of_one_new_prefix_stays_together() -> None:
     cluster = Cluster(PrefixEvents())
     long = [*range(1000)]
     decisions = [route(cluster.router, at, [*long, at], cluster.replicas) for at in (1, 2, 3)]
-    assert [one.reason for one in decisions] == ["least_loaded"] + ["prefix_on_its_way"] * 2
+    assert [one.reason for one in decisions] == ["least_work"] + ["prefix_on_its_way"] * 2
     assert len({one.replica for one in decisions}) == 1
     assert decisions[2].hits[decisions[2].replica] == 1000
 

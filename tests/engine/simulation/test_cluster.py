@@ -18,7 +18,7 @@ from engine.cluster import router_named
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import LongestPrefixMatch
 from engine.simulation.workload import Arrival, Hold, Input, poisson, uniform
-from tests.engine.routing.clusters import COST, Case, cases
+from tests.engine.routing.clusters import COST, Case, cases, check_decision
 from tests.facts import raises_naming
 from visualizer import read
 
@@ -50,6 +50,7 @@ def test_causes_come_before_effects(case: Case) -> None:
                 assert (
                     event.loads.keys() == {str(one) for one in range(case.replicas)} - left.keys()
                 )
+                check_decision(event, event.loads)
                 routed[event.request, event.replica] = event.t["at"]
             case c.Placed():
                 assert event.t["at"] >= routed[event.request, event.replica]

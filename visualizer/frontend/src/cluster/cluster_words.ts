@@ -66,10 +66,12 @@ function becauseOf(route: Route) {
       return best > hit
         ? `: another replica may have ${best} of its ${prompt} prompt tokens, but more work`
         : `, because it costs least there and ${none}`;
+    case "least_work":
+      return `, because ${none} and it has the least work`;
     case "least_loaded":
-      return best > 0
-        ? `, because it has the fewest requests, ${load}`
-        : `, because ${none} and it has the fewest requests, ${load}`;
+      return `, because it has the fewest requests, ${load}`;
+    case "less_loaded_of_two":
+      return `, because it has the fewer requests of two replicas that were drawn, ${load}`;
     case "least_cached":
       return ", because no cached prefix is long enough and it has the most room for a new one";
     case "load_unbalanced":
@@ -157,7 +159,9 @@ export const REASONS: Record<string, string> = {
   longest_prefix: "it is expected to have the longest prefix",
   prefix_on_its_way: "a request on its way there will compute the prefix",
   lowest_cost: "prefix and work together cost least there",
+  least_work: "no replica has the prefix, and it has the least work",
   least_loaded: "it has the fewest requests",
+  less_loaded_of_two: "it has fewer requests than the other one that was drawn",
   least_cached: "it has the most room for a new prefix",
   load_unbalanced: "the loads differ too much for prefixes to count",
   random: "chosen at random",

@@ -11,7 +11,7 @@ export const VOCABULARY = {
   replica_joined: "replica:s url?:s role?:s t?:{a",
   replica_left: "replica:s why:s t?:{a",
   of: "replica:s seq:i event:*",
-  routed: "request:i label:s replica:s attempt:i reason:'least_cached|least_loaded|load_unbalanced|longest_prefix|lowest_cost|next_in_turn|pinned|prefix_on_its_way|random prompt:i hits:{i loads:{i scores:{n terms?:{{n ties?:{{n output?:i t?:{a",
+  routed: "request:i label:s replica:s attempt:i reason:'least_cached|least_loaded|least_work|less_loaded_of_two|load_unbalanced|longest_prefix|lowest_cost|next_in_turn|pinned|prefix_on_its_way|random prompt:i hits:{i loads:{i scores:{n terms?:{{n ties?:{{n output?:i t?:{a",
   placed: "request:i replica:s its_request:i t?:{a",
   hop_failed: "request:i replica:s hop:'adopt|export|first_token|prefill|queue|render|stream noticed:'closed|error|late|refused|silent|unreachable remedy:'continued|elsewhere|ended|here|waits why:s t?:{a",
   replica_ejected: "replica:s why:s t?:{a",
