@@ -36,7 +36,7 @@ from tests.engine.workloads import random_log
 from tests.facts import assert_names
 from visualizer import compare, figures, read, show
 from visualizer.figures.overlap import MAX_STEPS
-from visualizer.figures.theme import LINE_WIDTH, MAX_POINTS, PALETTES, TITLE_WIDTH
+from visualizer.figures.theme import LINE_WIDTH, MAX_POINTS, PALETTES
 from visualizer.logs import StepIndex, part_of
 from visualizer.reading.summary import summary
 
@@ -340,45 +340,6 @@ def strings(value: Any) -> Any:
     elif isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from strings(inner)
-
-
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("name", OF_A_LOG)
-def test_titles_fit_a_narrow_column_and_axes_have_units(name, theme, busy, static):
-    for logs in (busy, {"continuous batching": busy, "static batching": static}):
-        figure = OF_A_LOG[name](logs, theme=theme)
-        lines = figure.layout.title.text.split("<br>")
-        bold = [re.sub("<[^>]*>", "", line) for line in lines if line.startswith("<b>")]
-        assert all(len(line) <= TITLE_WIDTH for line in bold)
-        assert re.search("[0-9]", " ".join(bold)), "the title says what is seen"
-        assert figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
-        assert re.search(r"\bms\b|\(s\)|step", figure.layout.xaxis.title.text)
-        assert figure.layout.showlegend is False
-        assert "sendChartToCloud" in figure.layout.modebar.remove
-        assert figure.layout.width is None, "as wide as its column"
-        assert figure.layout.paper_bgcolor == PALETTES[theme].background
-
-
-@pytest.mark.parametrize(
-    ("theme", "ground"),
-    [("light", "#ffffff"), ("dark", "#14161a"), (None, "#ffffff"), (None, "#14161a")],
-)
-def test_colours_stand_out_from_the_ground(theme, ground):
-    palette = PALETTES[theme]
-    assert all(contrast(hue, ground) >= 3 for hue in palette.hues)
-    least = 4.5 if theme else 4.2  # no grey has 4.5 on white and on #14161a
-    assert contrast(palette.ink, ground) >= least and contrast(palette.muted, ground) >= least
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted(map(luminance, (one, other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
 def line(fixed: float, each: float):

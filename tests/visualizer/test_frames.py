@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine import EngineConfig, EventLog
+from engine import EventLog
 from engine.core.log import State
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
-from tests.engine.workloads import Workload, make_engine, play, random_workload
-from tests.visualizer.storytellers import storytellers
+from tests.engine.workloads import make_engine, play, random_workload
 from visualizer import read
 from visualizer.reading.rows import OutputTokenRow, RequestRow, StepRow
 
@@ -24,11 +23,6 @@ FRAMES = {  # the first field of a request's and of a step's row is the frame's 
     "steps": StepRow.__struct_fields__[1:],
     "tokens": OutputTokenRow.__struct_fields__,
 }
-OBJECTS = ("label", "policy_key", "finish_reason", "matched", "message", "text")
-MAYBE_COUNTS = (  # of requests
-    *("cached_tokens", "forced_tokens", "drafted_tokens", "accepted_tokens"),
-    *("arrived_step", "admitted_step", "first_token_step", "finished_step"),
-)
 
 
 @cache
@@ -296,32 +290,6 @@ def test_a_log_without_times_has_the_same_counts_and_no_times():
         pd.testing.assert_frame_equal(
             with_times.drop(columns=timed), without.drop(columns=timed), check_exact=True
         )
-
-
-def expected_type(frame: str, column: str) -> str:
-    if column.endswith("_ms") or column in ("logprob", "mass"):
-        return "float64"
-    if column in OBJECTS or column == "wanted_text":
-        return "object"
-    if column in ("forced", "drafted"):
-        return "bool"
-    if column == "wanted":
-        return "Int64"
-    return "Int64" if frame == "requests" and column in MAYBE_COUNTS else "int64"
-
-
-@pytest.mark.parametrize("name", FRAMES)
-def test_columns_and_types_are_the_same_for_an_empty_log(name):
-    workload = Workload(EngineConfig(), [])
-    empty = getattr(read(make_engine(workload).log), name)
-    assert len(empty) == 0
-    assert list(empty) == list(FRAMES[name])
-    for column in empty:
-        assert str(empty[column].dtype) == expected_type(name, column), column
-    assert str(empty.index.dtype) == "int64"
-    full = getattr(read(storytellers()), name)
-    assert full.dtypes.equals(empty.dtypes)
-    assert full.index.name == empty.index.name
 
 
 @pytest.mark.parametrize("name", FRAMES)
