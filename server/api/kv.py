@@ -18,7 +18,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
-from starlette.requests import ClientDisconnect
 
 from server.api.operation import check_allowed
 from server.core.commands import AdoptKV, DescribeKV, ExportKV
@@ -31,7 +30,7 @@ from server.core.kv_transfer import (
 from server.core.models import Models, ViewedModel
 from server.core.settings import MAX_NAME_LENGTH, ServerSettings
 from server.http.bodies import UNLIMITED_PATH, read_limited
-from server.http.errors import ApiError
+from server.http.errors import ApiError, bad_request
 from server.http.fields import Strict
 
 
@@ -104,8 +103,8 @@ def routes(models: Models) -> APIRouter:
             layout = await bridge.ask(DescribeKV(0))
             limit, seconds = max_body_bytes(layout), settings.stall_seconds
             body = await read_limited(request.scope, request.receive, limit, seconds)
-            if body is None:
-                raise ClientDisconnect
+            if body is None:  # the gateway has gone; the error is for the log of requests
+                raise bad_request(None, "the body is cut off: send all of it", "kv_truncated")
             header, pages = decode_pages(body, layout, bridge.tokenizer.vocab_size)
             command = AdoptKV(0, header.tokens, header.first, pages, source)
             blocks = await bridge.ask(command)

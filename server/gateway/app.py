@@ -16,6 +16,7 @@ from server.api import join, live
 from server.app import app_without_routes
 from server.core.settings import ServerSettings
 from server.gateway import events, lmtp, metrics, operation
+from server.gateway.failures import Deadlines
 from server.gateway.gateway import Gateway
 from server.gateway.proxy import RoutedAnswer
 from server.gateway.replica_set import ReplicaSet
@@ -59,6 +60,7 @@ def serve_gateway(
     *,
     port: int,
     roles: Sequence[str] = (),
+    deadlines: Deadlines | None = None,
     request_log: str = "stderr",
     announce: Callable[[str], None] = lambda _url: None,
     until_stdin_closes: bool = False,
@@ -73,7 +75,7 @@ def serve_gateway(
     Raises StartError if it cannot listen, and ConfigError for an unknown router.
     """
     try:
-        gateway = Gateway(replicas, router, settings, roles=roles)
+        gateway = Gateway(replicas, router, settings, roles=roles, deadlines=deadlines)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     listeners, log = listen_for(settings, port), open_request_log(request_log)

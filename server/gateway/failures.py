@@ -18,9 +18,11 @@ Source: Dynamo calls the second rule request migration (`lib/llm/src/migration.r
 detection ejects hosts in the same way, and never all of them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 from engine.cluster.events import Hop, Noticed, Remedy
+from engine.core.config import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,10 @@ class Deadlines:
     silent       without a sign of life, or bytes of a request, before a replica is ejected
     render       for a prompt's token ids
     queue        for a replica that accepts a request which another one has lost
-    prefill      for a prompt on a prefill replica
+    prefill      for a prompt on a prefill replica, beside eight times as long as it should take
     export       for the first bytes of a prompt's KV
-    adopt        for the KV of a prompt to arrive, and to be taken over
+    adopt        for the KV of a prompt to arrive and to be taken over, beside eight times as long as
+                 it should take
     first_token  for a request's first token
     stream       from one token to the next
     """
@@ -44,11 +47,27 @@ class Deadlines:
     silent: float = 3.0
     render: float = 5.0
     queue: float = 60.0
-    prefill: float = 20.0
+    prefill: float = 5.0
     export: float = 5.0
-    adopt: float = 10.0
+    adopt: float = 5.0
     first_token: float = 120.0
     stream: float = 120.0
+
+
+def parse_deadlines(texts: Iterable[str]) -> Deadlines:
+    """Return the deadlines that texts such as "prefill=2.5" change. Raises ConfigError."""
+    names, changed = [field.name for field in fields(Deadlines)], dict[str, float]()
+    for text in texts:
+        name, _, seconds = text.partition("=")
+        try:
+            changed[name] = float(seconds)
+        except ValueError:
+            changed[name] = 0.0
+        if name not in names or not changed[name] > 0:
+            raise ConfigError(
+                f"deadline must be NAME=SECONDS, where NAME is {', '.join(names)}, got {text!r}"
+            )
+    return Deadlines(**changed)
 
 
 @dataclass(frozen=True, slots=True)

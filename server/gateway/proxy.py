@@ -41,6 +41,8 @@ class _Asked(msgspec.Struct):
     model: object = None
     stream: object = None
     user: object = None
+    safety_identifier: object = None
+    priority: object = None
     prompt_logprobs: object = None
     echo: object = None
     logprobs: object = None
@@ -49,6 +51,12 @@ class _Asked(msgspec.Struct):
     def is_scored(self) -> bool:
         """Whether the prompt's tokens get log-probabilities."""
         return self.prompt_logprobs is not None or bool(self.echo and self.logprobs is not None)
+
+    @property
+    def for_prefill(self) -> dict[str, object]:
+        """The fields that the prefill of the prompt elsewhere needs, too."""
+        fields = {"user": self.safety_identifier or self.user, "priority": self.priority}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class _Rendered(msgspec.Struct):
@@ -73,7 +81,9 @@ class RoutedAnswer(Response):
         if request.client is not None:  # the replica's request log names the client
             self._passed["x-forwarded-for"] = request.client.host
         self._asked = _read(body)
-        self._label = label_in(self._passed.get("x-client", "")) or str(self._asked.user or "")
+        self._label = label_in(self._passed.get("x-client", "")) or str(
+            self._asked.safety_identifier or self._asked.user or ""
+        )
         label = self._label[:100] if gateway.settings.trace_text == "on" else ""
         self._logged = request.scope["state"]["logged"] = {"label": label, "replicas": list[str]()}
         self._started = False  # whether the client has the headers
@@ -106,7 +116,9 @@ class RoutedAnswer(Response):
         source: Follower | None = None
         # A prompt with scores is computed anyway, and only keyless KV can be moved.
         if not self._asked.is_scored and not isinstance(tokens, KeyedTokens):
-            source = await gateway.mover.prefill(number, tokens, self._label, self._passed)
+            source = await gateway.mover.prefill(
+                number, tokens, self._label, self._passed, self._asked.for_prefill
+            )
         while True:
             follower = gateway.route(number, tokens, self._label, tried, role=DECODE)
             tried.append(follower.member.id)

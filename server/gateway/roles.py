@@ -24,13 +24,14 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import aiohttp
 import msgspec
 
-from engine.cluster.events import Moved
+from engine.cluster.events import Hop, Moved
 from engine.cluster.transfer import TransferCosts, blocks_to_move, least_blocks_to_move
 from engine.core.config import ConfigError
 from server.gateway.follower import Follower
@@ -45,6 +46,7 @@ logger = logging.getLogger("underglass")
 PREFILL, DECODE = "prefill", "decode"
 _SHORT, _LONG = 2, 24  # blocks of the prompts that are measured
 _REPEATS = 3
+_PATIENCE = 8  # a hop may take so many times the time that it should take, beside its deadline
 _IDS = 256  # ids that every vocabulary has
 _NAMED = {"x-client": "gateway: cost of moving"}  # the label of these prompts in the replicas' logs
 
@@ -92,6 +94,32 @@ def role_of_next(roles: Sequence[str], present: Iterable[str]) -> str:
     return next((role for role in roles if missing[role]), roles[-1])
 
 
+class _Pages:
+    """The body of /kv/export on its way to /kv/adopt.
+
+    awaited  whether the next bytes must come from the source
+    broken   whether the source has failed
+    """
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+        self.awaited = True
+        self.broken = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                data = await self._content.readany()
+            except aiohttp.ClientError:
+                self.broken = True
+                raise
+            self.awaited = False
+            if not data:
+                return
+            yield data
+            self.awaited = True
+
+
 class KVMover:
     """Computes prompts on prefill replicas and moves their KV. Lives on the event loop.
 
@@ -101,37 +129,57 @@ class KVMover:
     def __init__(self, gateway: "Gateway") -> None:
         self.costs: TransferCosts | None = None
         self._gateway = gateway
+        self._prefilling = Counter[str]()  # by replica: prompt tokens that it is to compute
 
     # One request
 
     async def prefill(
-        self, number: int, tokens: Sequence[int], label: str, headers: Mapping[str, str]
+        self,
+        number: int,
+        tokens: Sequence[int],
+        label: str,
+        headers: Mapping[str, str],
+        fields: Mapping[str, object],
     ) -> Follower | None:
         """Have a prompt computed by a prefill replica; return it.
+
+        headers, fields  of the client's request, for the prefill replica: they name the client, and say
+                         how urgent the request is
 
         Returns None if a decode replica is to compute the prompt: this is cheaper, nothing is known
         about the costs, or no prefill replica could do it.
         """
         gateway = self._gateway
-        decoding = gateway.ready_in(DECODE)
-        if self.costs is None or not decoding or not gateway.ready_in(PREFILL):
+        decoding, paused = gateway.ready_in(DECODE), self._paused()
+        if self.costs is None or not decoding or not set(gateway.ready_in(PREFILL)) - paused:
             return None
         states = [gateway.log.state.states[id_] for id_ in decoding]
         size = states[0].block_size
         here = max(state.cached_prefix(tokens)[1] for state in states) // size
         if not blocks_to_move(len(tokens), here, len(tokens) // size, size, self.costs):
             return None
-        source = gateway.route(number, tokens, label, role=PREFILL)
+        source, began = gateway.route(number, tokens, label, paused, role=PREFILL), gateway.now()
+        self._prefilling[source.member.id] += len(tokens)
         try:
-            its_request = await self._compute(source, tokens, headers)
+            within = gateway.deadlines.prefill + _PATIENCE * 1e-3 * self.costs.compute_ms(
+                self._prefilling[source.member.id]
+            )
+            its_request = await self._compute(source, tokens, _labels(headers), fields, within)
             gateway.dispatcher.placed(number, its_request, gateway.now())
             gateway.dispatcher.first_token(number, gateway.now())
         except LostError as error:
-            logger.warning("Replica %s has not computed a prompt: %s", source.member.id, error)
+            self._failed(number, source, "prefill", error, began)
             return None
         finally:
+            self._prefilling[source.member.id] -= len(tokens)
             gateway.dispatcher.ended(number, gateway.now())
         return source
+
+    def _paused(self) -> set[str]:
+        """Return the paused replicas, or none if all decode replicas are paused, too."""
+        gateway = self._gateway
+        paused = {id_ for id_ in gateway.ready if gateway.followers[id_].status.get("paused")}
+        return paused if set(gateway.ready_in(DECODE)) - paused else set()
 
     async def move(
         self, number: int, tokens: Sequence[int], source: Follower, target: Follower
@@ -146,52 +194,81 @@ class KVMover:
         end = (len(tokens) - 1) // size
         if here >= end:
             return
+        within = gateway.deadlines.adopt
+        if self.costs is not None:
+            within += _PATIENCE * 1e-3 * self.costs.move_ms(end - here)
         try:
-            copied = await self._copy(tokens[: end * size], here, source, target)
+            copied = await self._copy(tokens[: end * size], here, source, target, within)
         except LostError as error:
-            logger.warning(
-                "KV has not moved from replica %s to %s: %s",
-                source.member.id, target.member.id, error,
-            )  # fmt: skip
+            if error.replica is source:
+                self._failed(number, source, "export", error, at)
+            else:
+                self._failed(number, target, "adopt", error, at)
             return
         if copied.blocks:
             moved = (here + copied.sent) * size, copied.blocks, copied.bytes
             t = {"at": at, "us": gateway.now() - at}
             gateway.log.append(Moved(number, source.member.id, target.member.id, *moved, t))
 
+    def _failed(
+        self, number: int, replica: Follower, hop: Hop, error: LostError, began: int
+    ) -> None:
+        id_ = replica.member.id
+        logger.warning("The prompt of request %s, %s at replica %s: %s", number, hop, id_, error)
+        self._gateway.hop_failed(number, id_, hop, error, remedy="here", began=began)
+
     async def _compute(
-        self, replica: Follower, tokens: Sequence[int], headers: Mapping[str, str]
+        self,
+        replica: Follower,
+        tokens: Sequence[int],
+        headers: Mapping[str, str],
+        fields: Mapping[str, object] = MappingProxyType({}),
+        within: float | None = None,
     ) -> int:
         """Have a replica compute a prompt; return its number there. Raises LostError."""
+        url, session = f"{replica.member.url}/v1/completions", self._gateway.session
         body = {"prompt": list(tokens), "max_tokens": 1, "stream": False, "ignore_eos": True}
-        url = f"{replica.member.url}/v1/completions"
         async with (
-            lost(replica),
-            self._gateway.session.post(url, json=body, headers=_labels(headers)) as response,
+            lost(replica, within),
+            session.post(url, json={**body, **fields}, headers=headers) as response,
         ):
             if response.status != 200:
-                raise LostError(await error_message(response))
+                raise LostError(await error_message(response), "error", replica)
             await response.read()
             return int(response.headers["x-underglass-request"])
 
     async def _copy(
-        self, tokens: Sequence[int], first: int, source: Follower, target: Follower
+        self,
+        tokens: Sequence[int],
+        first: int,
+        source: Follower,
+        target: Follower,
+        within: float | None = None,
     ) -> _Adopted:
         """Pass the body of /kv/export on to /kv/adopt, without reading it. Raises LostError."""
-        session = self._gateway.session
+        session, name = self._gateway.session, {"source": f"replica {source.member.id}"}
         wanted = {"tokens": list(tokens), "first": first}
-        name = {"source": f"replica {source.member.id}"}
         export, adopt = f"{source.member.url}/kv/export", f"{target.member.url}/kv/adopt"
-        async with lost(source), session.post(export, json=wanted) as pages:
-            if pages.status != 200:
-                raise LostError(await error_message(pages))
-            async with (
-                lost(target),
-                session.post(adopt, params=name, data=pages.content) as response,
-            ):
-                if response.status != 200:
-                    raise LostError(await error_message(response))
-                return _adopted.decode(await response.read())
+        async with (
+            lost(source, self._gateway.deadlines.export) as deadline,
+            session.post(export, json=wanted) as response,
+        ):
+            if response.status != 200:
+                raise LostError(await error_message(response), "error", source)
+            deadline.reschedule(None)
+            pages = _Pages(response.content)
+            try:
+                async with (
+                    lost(target, within),
+                    session.post(adopt, params=name, data=pages) as answer,
+                ):
+                    if answer.status != 200:
+                        raise LostError(await error_message(answer), "error", target)
+                    return _adopted.decode(await answer.read())
+            except LostError as error:
+                if pages.broken or (pages.awaited and error.noticed == "late"):
+                    raise LostError(str(error), error.noticed, source) from error
+                raise
 
     # Costs
 

@@ -124,30 +124,33 @@ class Scopes:
 
 
 class LostError(Exception):
-    """The replica failed while it had the request. `noticed` says how the gateway has noticed."""
+    """A replica failed while it had a request. `noticed` says how the gateway noticed it."""
 
-    def __init__(self, why: str, noticed: Noticed = "closed") -> None:
+    def __init__(
+        self, why: str, noticed: Noticed = "closed", replica: "Follower | None" = None
+    ) -> None:
         super().__init__(why)
         self.noticed = noticed
+        self.replica = replica
 
 
 @asynccontextmanager
-async def lost(follower: "Follower", within: float | None = None) -> AsyncIterator[None]:
-    """Run a block that needs a replica.
+async def lost(follower: "Follower", within: float | None = None) -> AsyncIterator[asyncio.Timeout]:
+    """Run a block that needs a replica, for at most `within` seconds unless it is rescheduled.
 
-    Raises LostError if the replica or the connection fails, or if the block takes longer than `within`
-    seconds.
+    Raises LostError if the replica or the connection fails, or if the time is up.
     """
     deadline = asyncio.timeout(within)
     try:
         async with follower.work.block(), deadline:
-            yield
+            yield deadline
     except (aiohttp.ClientError, OSError) as error:  # includes TimeoutError
-        if deadline.expired():
-            raise LostError(f"no answer within {within:.1f} s", "late") from error
+        why = reason(error)
         noticed: Noticed = "closed"
-        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        if deadline.expired():
+            why, noticed = f"no answer within {within:.1f} s", "late"
+        elif isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             noticed = "unreachable"
         elif follower.ejected and isinstance(error, TimeoutError):
-            raise LostError(follower.ejected, "silent") from error
-        raise LostError(reason(error), noticed) from error
+            why, noticed = follower.ejected, "silent"
+        raise LostError(why, noticed, follower) from error

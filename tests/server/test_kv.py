@@ -19,7 +19,7 @@ from server.core.kv_transfer import (
     max_body_bytes,
 )
 from server.http.errors import ApiError
-from tests.server.harness import http, post, refusal, start, trace
+from tests.server.harness import Caller, Serve, http, post, refusal, start, trace
 
 KEY = "the cluster's key"
 TOKENS = [10 + 7 * index % 1400 for index in range(100)]
@@ -94,6 +94,19 @@ def test_a_wrong_body_changes_nothing(servers):
     assert refusal(target.post("/kv/adopt", content=bytes(8 << 20))) == (413, "body_too_large")
     assert len(trace(str(target.base_url))) == before
     assert target.post("/kv/adopt", content=pages).json()["blocks"] == 6
+
+
+def test_a_cut_body_is_a_plain_error(serve: Serve, tmp_path):
+    log = tmp_path / "requests.jsonl"
+    server = serve(checking=True, server={"cluster_key": KEY}, request_log=str(log))
+    head = f"Host: localhost\r\nX-Underglass-Cluster-Key: {KEY}\r\nContent-Length: 99"
+    caller = Caller.raw(server.url, "POST /kv/adopt HTTP/1.1", head, "", "UGKV")
+    caller.half_close()
+    assert not trace(server.url).of(PrefixAdopted)
+    server.stop()
+    [line] = [one for one in map(json.loads, log.open()) if one["route"] == "/kv/adopt"]
+    assert line["status"] == 400
+    assert "Traceback" not in server.output()
 
 
 def exported(blocks: int = 2, first: int = 1) -> bytes:

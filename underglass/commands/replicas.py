@@ -14,7 +14,7 @@ from server.core.settings import ServerSettings
 
 # What the gateway does itself. Every other option that the user gives reaches the replicas.
 _GATEWAYS = frozenset(
-    ("host", "allowed_host", "cors_origin", "replicas", "max_replicas", "ray", "roles", "router")
+    "host allowed_host cors_origin replicas max_replicas ray roles router deadline".split()
 )
 
 
@@ -36,6 +36,7 @@ def serve_replicas(
 
         check_installed()
         from server.gateway.app import serve_gateway
+        from server.gateway.failures import parse_deadlines
         from server.gateway.roles import parse_roles
     if settings.cluster_key is None:
         settings = msgspec.structs.replace(settings, cluster_key=secrets.token_urlsafe(24))
@@ -58,6 +59,7 @@ def serve_replicas(
         settings,
         port=options["port"],
         roles=parse_roles(options["roles"], count),
+        deadlines=parse_deadlines(options["deadline"]),
         request_log=options["request_log"],
         announce=lambda url: print(gateway_banner(settings, url, count, rows), flush=True),
         until_stdin_closes=options["until_stdin_closes"],

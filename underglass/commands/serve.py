@@ -77,6 +77,13 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
             "the prompts to the first replica. With --replica, they need the gateway's cluster key."
         ),
     ] = None,
+    deadline: Annotated[
+        list[str],
+        _gateway(
+            "How many seconds the gateway waits in a step of a request: first_token=60. Repeatable. "
+            "See server/gateway/failures.py."
+        ),
+    ] = [],  # noqa: B006
     until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
     train_steps: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
     **settings: Any,
@@ -150,6 +157,7 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
             )
     with needs_extra("--replica", extra="gateway"):
         from server.gateway.app import checked_url, serve_gateway
+        from server.gateway.failures import parse_deadlines
         from server.gateway.replica_set import UrlSet
         from server.gateway.roles import parse_roles
     from server.banner import gateway_banner
@@ -170,6 +178,7 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
             settings,
             port=options["port"],
             roles=roles,
+            deadlines=parse_deadlines(options["deadline"]),
             request_log=options["request_log"],
             announce=lambda url: print(gateway_banner(settings, url, len(urls), rows), flush=True),
             until_stdin_closes=options["until_stdin_closes"],
@@ -218,8 +227,9 @@ def _check_conflicts(ctx: typer.Context, options: Mapping[str, Any]) -> None:
     for name in ("max_replicas", "ray"):
         if replicas is None and options[name] is not None:
             fail(f"{flag_of(name)} needs --replicas N, the number of engines")
-    if options["roles"] is not None and replicas is None and not options["replica"]:
-        fail("--roles needs --replicas N or --replica URL: the replicas that get the roles")
+    for name in ("roles", "deadline"):
+        if options[name] and replicas is None and not options["replica"]:
+            fail(f"{flag_of(name)} needs --replicas N or --replica URL, the gateway's replicas")
     if replicas is not None and most is not None and most < replicas:
         fail(f"--max-replicas must be at least --replicas, which is {replicas}, got {most}")
     source = ctx.get_parameter_source("draft_length")

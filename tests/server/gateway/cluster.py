@@ -38,7 +38,11 @@ class ClusterFeed(EventStream):
 
     def until_ready(self, *ids: str) -> None:
         """Read on until exactly these replicas accept requests."""
-        while {one["id"] for one in self.status.get("replicas", ()) if one["ready"]} != set(ids):
+        self.until_replicas("ready", *ids)
+
+    def until_replicas(self, what: str, *ids: str) -> None:
+        """Read on until exactly these replicas are ready, paused or holding, as `what` says."""
+        while {one["id"] for one in self.status.get("replicas", ()) if one[what]} != set(ids):
             next(self._read())
 
 

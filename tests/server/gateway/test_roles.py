@@ -4,16 +4,22 @@ The replicas check every read of KV: a token from KV that was moved wrongly woul
 """
 
 import signal
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from engine.cluster import events as c
 from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
+from server.core.settings import ServerSettings
+from server.gateway.failures import Deadlines
+from server.gateway.gateway import Gateway
+from server.gateway.replica_set import UrlSet
 from server.gateway.roles import parse_roles, role_of_next
 from server.process import BackgroundServer
 from tests.facts import raises_naming
@@ -77,7 +83,7 @@ def happens(feed: ClusterFeed, kind: type[v.Event], at: str = "") -> c.Of:
 def test_a_long_prompt_is_computed_here_and_continued_there(pair):
     url = pair[0].url
     with ClusterFeed(url) as feed:
-        assert complete(url, ask(), **{"X-Client": "Ada"}) == expected(LONG)
+        assert complete(url, ask(priority=7, user="Ada")) == expected(LONG)
         happens(feed, v.RequestFinished, at="1")
     log = cluster_trace(url)
     [moved] = [event for event in log if isinstance(event, c.Moved)]
@@ -90,6 +96,8 @@ def test_a_long_prompt_is_computed_here_and_continued_there(pair):
         (moved.request, "1", "Ada"),
     ]
     replicas = log.replicas
+    arrived = [replicas[id_].of(v.RequestArrived)[-1] for id_ in ("0", "1")]
+    assert [(one.label, one.priority) for one in arrived] == [("Ada", 7)] * 2
     [adopted] = replicas["1"].of(v.PrefixAdopted)[-1:]
     assert adopted.source == "replica 0"
     placed = [one for one in log if isinstance(one, c.Placed) and one.replica == "1"][-1]
@@ -127,36 +135,108 @@ def control(server: BackgroundServer, what: str) -> None:
     post(server.url, f"/engine/{what}", **GATEWAY_KEY).raise_for_status()
 
 
+def test_a_paused_prefill_replica_gets_no_prompts(pair):
+    gateway, prefill, _ = pair
+    with ClusterFeed(gateway.url) as feed:
+        control(prefill, "pause")
+        feed.until_replicas("paused", "0")
+        other = "Paused: " + LONG
+        assert complete(gateway.url, ask(other)) == expected(other)
+        control(prefill, "resume")
+        feed.until_replicas("paused")
+    routed = [event for event in cluster_trace(gateway.url) if isinstance(event, c.Routed)]
+    assert routed[-1].replica == "1"
+
+
+@contextmanager
+def prefilling(servers: list[BackgroundServer]) -> Iterator[Future[str]]:
+    """A request whose prompt has arrived at the prefill replica; all replicas are paused."""
+    gateway = servers[0]
+    with ClusterFeed(gateway.url) as feed, ThreadPoolExecutor(1) as pool:
+        control(gateway, "pause")
+        feed.until_status(paused=True)
+        answer = pool.submit(complete, gateway.url, ask())
+        happens(feed, v.RequestArrived, at="0")
+        yield answer
+        assert answer.result(60) == expected(LONG)
+    log = cluster_trace(gateway.url)
+    assert not any(isinstance(event, c.RequestLost) for event in log)
+
+
 def test_a_prefill_replica_dies_during_prefill():
-    with cluster() as (gateway, prefill, _decode), ThreadPoolExecutor(1) as pool:
-        with ClusterFeed(gateway.url) as feed:
-            control(prefill, "pause")
-            answer = pool.submit(complete, gateway.url, ask())
-            happens(feed, v.RequestArrived, at="0")
-            prefill.process.kill()
-            assert answer.result(60) == expected(LONG)
-        log = cluster_trace(gateway.url)
-        assert not any(isinstance(event, c.Moved | c.RequestLost) for event in log)
+    with cluster() as servers:
+        with prefilling(servers):
+            servers[1].process.kill()
+            control(servers[2], "resume")
+        log = cluster_trace(servers[0].url)
+        assert not any(isinstance(event, c.Moved) for event in log)
+        [failed] = [event for event in log if isinstance(event, c.HopFailed)]
+        assert (failed.replica, failed.hop, failed.remedy) == ("0", "prefill", "here")
         # Without a prefill replica, every request is computed where it is decoded.
         other = LONG[::-1]
-        assert complete(gateway.url, ask(other)) == expected(other)
+        assert complete(servers[0].url, ask(other)) == expected(other)
 
 
 @pytest.mark.parametrize("victim", ["source", "target"])
 def test_a_replica_dies_during_the_move(victim):
-    with cluster() as (gateway, prefill, decode), ThreadPoolExecutor(1) as pool:
-        with ClusterFeed(gateway.url) as feed:
-            control(prefill, "pause")
-            answer = pool.submit(complete, gateway.url, ask())
-            happens(feed, v.RequestArrived, at="0")
-            decode.process.send_signal(signal.SIGSTOP)  # so that the move cannot end
-            control(prefill, "resume")
-            feed.until(lambda one: type(one) is c.Routed and one.replica == "1")
-            (prefill if victim == "source" else decode).process.kill()
-            if victim == "source":
-                decode.process.send_signal(signal.SIGCONT)
-            assert answer.result(60) == expected(LONG)
-        assert not any(isinstance(event, c.RequestLost) for event in cluster_trace(gateway.url))
+    with cluster() as servers, ClusterFeed(servers[0].url) as feed, prefilling(servers):
+        _, prefill, decode = servers
+        decode.process.send_signal(signal.SIGSTOP)  # so that the move cannot end
+        control(prefill, "resume")
+        feed.until(lambda one: type(one) is c.Routed and one.replica == "1")
+        (prefill if victim == "source" else decode).process.kill()
+        if victim == "source":
+            decode.process.send_signal(signal.SIGCONT)
+            control(decode, "resume")
+
+
+@asynccontextmanager
+async def moving(servers: list[BackgroundServer]) -> AsyncIterator[Gateway]:
+    """A gateway in this process over a prefill and a decode replica."""
+    gateway = Gateway(
+        UrlSet([server.url for server in servers]),
+        "random",
+        ServerSettings(cluster_key=KEY),
+        roles=["prefill", "decode"],
+        deadlines=Deadlines(**dict.fromkeys(("prefill", "export", "adopt"), 60.0)),
+    )
+    gateway.start()
+    try:
+        while len(gateway.ready) < 2 or gateway.mover.costs is None:
+            assert await gateway.log.changed(60)
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+@pytest.mark.parametrize(("hop", "at"), [("prefill", 0), ("export", 0), ("adopt", 1)])
+async def test_a_move_that_hangs_is_given_up(serve, hop, at):
+    options = dict(engine={"max_kv_tokens": 4096}, server={"cluster_key": KEY})
+    servers = [serve(checking=True, **options) for _ in range(2)]
+    tokens = TOKENIZER.encode(LONG)
+    async with moving(servers) as gateway:
+        source, target = gateway.followers.values()
+        if hop != "prefill":
+            assert await gateway.mover.prefill(1, tokens, "", {}, {}) is source
+        gateway.deadlines = replace(gateway.deadlines, **{hop: 0.01})
+        servers[at].process.send_signal(signal.SIGSTOP)
+        if hop == "prefill":
+            assert await gateway.mover.prefill(1, tokens, "", {}, {}) is None
+        else:
+            await gateway.mover.move(1, tokens, source, target)
+        [failed] = [event for event in gateway.log if isinstance(event, c.HopFailed)]
+        assert (failed.hop, failed.replica, failed.noticed) == (hop, str(at), "late")
+        servers[at].process.send_signal(signal.SIGCONT)
+        for server in servers:
+            until(server.url, "/health", is_idle)
+
+
+def is_idle(health: httpx.Response) -> bool:
+    """Whether the server has no request, and all its KV is free or cached."""
+    told = health.json()
+    requests = sum(told[name] for name in ("pending_submit", "waiting", "prefilling", "active"))
+    blocks = told["blocks"]
+    return not requests and blocks["free"] + blocks["cached"] == blocks["total"]
 
 
 def test_a_decode_replica_dies_before_the_first_token():
