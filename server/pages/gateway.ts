@@ -21,7 +21,7 @@ const prompts = new Prompts({
   model: null,
   headers,
   select: (its, { replica }) => {
-    const request = view.board.model?.replica(replica ?? "")?.requests.get(its);
+    const request = view.board.model?.replica(replica ?? "")?.latest?.requests.get(its);
     if (request !== undefined) view.board.select(request);
   },
 });

@@ -178,7 +178,7 @@ export class ClusterBoard extends Shell {
     const { from, to } = this.extent;
     const typical = Math.min(
       (to - from) / 8,
-      ...this.shown.flatMap(({ axis }) => axis?.typical ?? []),
+      ...this.shown.flatMap(({ runs }) => runs.flatMap(({ axis }) => axis?.typical ?? [])),
     );
     const same = (place: number) => place;
     return {
@@ -253,7 +253,6 @@ export class ClusterBoard extends Shell {
       this.sides = pairs.flat();
       this.#stale = true;
     }
-    for (const side of this.sides) side.setModel?.(side.board.model);
   }
 
   layout() {
@@ -330,7 +329,7 @@ export class ClusterBoard extends Shell {
       modelOf: ({ replica }: Scene) => model.replica(replica)?.model ?? null,
       nameOf: (id: number) => model.request(id)?.name,
       leave: ({ replica, step, requests }: Scene) => {
-        const told = model.replica(replica);
+        const told = model.replica(replica)?.latest;
         const at = told && step !== null ? told.endOf(step) : null;
         if (at != null) this.goTo(at);
         else if (!replica && requests.length) this.select(requests[0]);
@@ -391,9 +390,9 @@ export class ClusterBoard extends Shell {
     const { route } = this;
     if (!isWhole || !route) this.state.set({ view: whole });
     else {
-      const replica = this.model.replica(route.replica);
-      const span = this.model.spanOf(route);
-      const end = replica && span?.finished ? replica.endOf(span.finished.step) : NaN;
+      const run = this.model.runOf(route);
+      const finished = run?.span(route.its)?.finished;
+      const end = run && finished ? run.endOf(finished.step) : NaN;
       const to = Number.isNaN(end) ? route.at + 20 * this.axis.typical : end;
       const margin = (to - route.at) * 0.4;
       this.state.set({ view: clampView({ from: route.at - margin, to: to + margin }, this.axis) });
@@ -402,8 +401,11 @@ export class ClusterBoard extends Shell {
 
   /** Opens the whole board of a replica at the cursor, in place of the picture. */
   openReplica(replica: Replica) {
-    if (!replica.hasSteps) return;
-    const words = `Replica ${replica.id}; its steps, times and request ids are its own`;
+    const run = replica.runAt(this.state.at);
+    if (!run?.hasSteps) return;
+    const { runs } = replica;
+    const which = runs.length > 1 ? `, run ${runs.indexOf(run) + 1} of ${runs.length}` : "";
+    const words = `Replica ${replica.id}${which}; its steps, times and request ids are its own`;
     const host = h("div");
     this.one.replaceChildren(
       h(
@@ -423,10 +425,10 @@ export class ClusterBoard extends Shell {
     const board = new Board(host, {
       signal: this.endInside(),
       theme: this.theme.name,
-      seat: this.seatOf?.(replica.id),
+      seat: run === replica.latest ? this.seatOf?.(replica.id) : undefined,
     });
     const its = new ReplicaBoard(this, replica);
-    board.open(replica.model, { step: its.step, selected: its.selected });
+    board.open(run.model, { step: its.step, selected: its.selected });
     this.layout();
     board.root.focus({ preventScroll: true });
   }
@@ -497,9 +499,12 @@ export class ClusterBoard extends Shell {
   }
 
   #drawSide(side: ClusterBoard["sides"][number]) {
-    const { hasSteps } = side.board.replica;
-    (side.element.parentElement as HTMLElement).hidden = !hasSteps;
-    if (!hasSteps) return;
+    const { run, isThere, model } = side.board;
+    // What a replica that is not there had in its memory is lost.
+    const shows = isThere && run?.hasSteps;
+    (side.element.parentElement as HTMLElement).hidden = !shows;
+    if (!shows) return;
+    side.setModel?.(model);
     side.draw?.();
     side.write();
   }

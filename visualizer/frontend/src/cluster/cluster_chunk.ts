@@ -13,10 +13,10 @@ export function unpackChunk(bytes: Uint8Array): ClusterEvent[] {
   return last.events;
 }
 
-/** The events of one run of a replica in a chunk, from a place in the chunk on. A keyframe after others is no news. */
-export const eventsOf = (bytes: Uint8Array, replica: string, from: number) =>
+/** The events of one run of a replica in a chunk, between two places in it. A keyframe after others is no news. */
+export const eventsOf = (bytes: Uint8Array, replica: string, from: number, to: number) =>
   unpackChunk(bytes)
-    .slice(from)
+    .slice(from, to + 1)
     .filter((event): event is Of => event.type === "of" && event.replica === replica)
     .map(({ event }) => event)
     .filter(({ type }, place) => !place || type !== "keyframe");

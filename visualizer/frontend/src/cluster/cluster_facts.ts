@@ -17,6 +17,7 @@ interface ClusterFacts {
   byPrefix: number; // decisions for a replica with a predicted hit
   lost: number;
   retried: number;
+  continued: number; // those that another replica continued after tokens that the client had
 }
 
 /** The facts of models, and the number of lines that they were computed from. */
@@ -59,6 +60,7 @@ function compute(model: ClusterModel): ClusterFacts {
     wrong,
     lost: requests.filter(({ losses }) => losses.length).length,
     retried: requests.filter(({ routes: all }) => all.some(({ attempt }) => attempt > 1)).length,
+    continued: requests.filter(({ routes: all }) => all.some(({ output }) => output > 0)).length,
   };
 }
 

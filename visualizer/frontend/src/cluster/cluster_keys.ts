@@ -2,6 +2,7 @@
 
 import { buildFoot } from "../board/controls.ts";
 import { bindKeys, buildHelp, movingKeys } from "../board/keys.ts";
+import type { Axis } from "../drawing/time_axis.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import { clusterMoments } from "./cluster_moments.ts";
 
@@ -13,7 +14,7 @@ const KEYS: [key: string, what: string][] = [
   ["↑ ↓", "select the previous or next decision"],
   [
     "M",
-    "next decision worth a look: a wrong prediction, a lost request, a move; with Shift, the previous",
+    "next decision worth a look: a wrong prediction, a failure, a move; with Shift, the previous",
   ],
   ["Home End", "first or last moment"],
   ["W S", "zoom in or out"],
@@ -118,11 +119,10 @@ function actionsOf(board: ClusterBoard) {
  */
 function neighbourTime({ model, shown }: ClusterBoard, at: number, by: number) {
   const times = [];
-  for (const replica of shown) {
-    const { axis } = replica;
-    if (!axis) continue;
-    const { firstStep, lastStep } = replica.model;
-    const step = replica.stepAt(at);
+  for (const run of shown.flatMap(({ timed }) => timed)) {
+    const axis = run.axis as Axis;
+    const { firstStep, lastStep } = run.model;
+    const step = run.stepAt(at);
     for (const one of [step - 1, step, step + 1])
       if (one >= firstStep && one <= lastStep) times.push(axis.begin(one), axis.end(one));
   }

@@ -1,5 +1,5 @@
 /**
- * A cluster log prepared for display: one `Model` per replica, the router's decisions, one clock. In Python,
+ * A cluster log prepared for display: a `Model` per run of a replica, the router's decisions, one clock. In Python,
  * `read(log).decision_rows` has the same facts. Times in microseconds since the gateway started.
  */
 
@@ -7,7 +7,7 @@ import { LogError } from "../model/index.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
 import { unpackChunk } from "./cluster_chunk.ts";
 import { type ClusterEvent, ClusterLines, type Of, type Routed } from "./cluster_lines.ts";
-import { Replica } from "./replica.ts";
+import { Replica, type Run } from "./replica.ts";
 
 /** a decision of the router */
 export interface Route {
@@ -20,8 +20,24 @@ export interface Route {
   hits: Record<string, number>; // predicted cached tokens by replica
   loads: Record<string, number>; // requests in flight by replica, as the router saw them
   scores: Record<string, number>; // what the policy compared by replica; lower is better
+  terms: Record<string, Record<string, number>>; // the summands of each score, by name
+  ties: Record<string, Record<string, number>>; // what it compared next, of those with the best score; larger is better
+  output: number; // the number of tokens that the client had already
   at: number;
-  its: number | null; // the request's id on that replica
+  run: Run | null; // where the request was placed
+  its: number | null; // its id there
+  isLost: boolean; // the request ended with an error there
+}
+
+/** a step on a request's way that failed */
+export interface Failure {
+  replica: string; // "": none was there
+  hop: string;
+  noticed: string;
+  remedy: string;
+  why: string;
+  at: number;
+  us: number | null; // how long the gateway had waited
 }
 
 export type Move = {
@@ -37,7 +53,8 @@ export interface ClusterRequest {
   id: number;
   name: string; // its label, numbered if another has it, or "r8"
   routes: Route[];
-  places: { replica: string; its: number }[]; // where it was, in order
+  places: { replica: string; run: Run; its: number }[]; // where it was, in order
+  failures: Failure[];
   losses: { replica: string; at: number }[];
   moves: Move[];
 }
@@ -54,6 +71,8 @@ export class ClusterModel {
   /** The number of each name that several requests have. */
   #names: Map<string, number> = new Map();
   #lanes = 0;
+  /** When the gateway did last what it logged. */
+  #now = 0;
   routes: Route[] = [];
   router = "";
 
@@ -77,7 +96,7 @@ export class ClusterModel {
     try {
       events.forEach((event, place) => this.#take(event, place));
     } finally {
-      this.#readReplicas((replica) => replica.readChunk(bytes));
+      this.#readReplicas((run) => run.readChunk(bytes));
     }
     this.#indexed += events.length;
   }
@@ -115,18 +134,29 @@ export class ClusterModel {
   get extent() {
     const froms = this.routes.slice(0, 1).map(({ at }) => at);
     const tos = this.routes.slice(-1).map(({ at }) => at);
-    for (const { axis } of this.replicas) {
+    for (const { axis } of this.replicas.flatMap(({ runs }) => runs)) {
       if (!axis) continue;
       froms.push(axis.from);
       tos.push(axis.to);
     }
+    if (froms.length)
+      for (const { stays, ejections } of this.replicas)
+        for (const { from, to } of [...stays.filter((one) => one.to !== null), ...ejections])
+          tos.push(to ?? from);
     const from = Math.min(...froms);
     return froms.length ? { from, to: Math.max(from + 1, ...tos) } : { from: 0, to: 1000 };
   }
 
+  /** The run of a decision's replica that admitted the request, or the one in which it was placed. */
+  runOf({ run, its }: Route): Run | null {
+    const isAdmitted = (part: Run) =>
+      part.span(its)?.admissions.some(({ resumed }) => !resumed) ?? false;
+    return run?.rest.find(isAdmitted) ?? run;
+  }
+
   /** The request on the replica of a decision. */
-  spanOf({ replica, its }: Route): RequestSpan | undefined {
-    return this.replica(replica)?.span(its);
+  spanOf(route: Route): RequestSpan | undefined {
+    return this.runOf(route)?.span(route.its);
   }
 
   /** The lane of a request on the replica of a decision; null before its admission. */
@@ -137,7 +167,7 @@ export class ClusterModel {
   /** The lane of a request where it was last. */
   laneOf(id: number | null) {
     const place = this.request(id)?.places.at(-1);
-    return (place && this.replica(place.replica)?.span(place.its)?.lane) ?? null;
+    return place?.run.span(place.its)?.lane ?? null;
   }
 
   /** The prompt tokens that were found in the cache; null if the request has not been admitted. */
@@ -146,16 +176,27 @@ export class ClusterModel {
     return admission && !admission.resumed ? admission.found : null;
   }
 
+  /** When the replica of a decision computed its first token for the request; null if the log does not say. */
+  firstTokenOf({ run, its, output }: Route) {
+    for (const part of run?.rest ?? []) {
+      const steps = part.span(its)?.tokenSteps ?? [];
+      // Tokens of another replica, and those from before a gap, have no step here.
+      const first = steps.findIndex((step) => step > 0);
+      if (first < 0 && steps.length <= output) continue;
+      const end = first >= 0 && first <= output ? part.endOf(steps[first]) : NaN;
+      return Number.isNaN(end) ? null : end;
+    }
+    return null;
+  }
+
   /**
    * The time from a request's first decision to the first token of this one, or null. A prefill replica's token reaches
-   * no client.
+   * no client, and a request that is continued has had its first token.
    */
-  ttftOf({ replica: id, its, request }: Route) {
-    const replica = this.replica(id);
-    if (replica?.role === "prefill") return null;
-    const [step] = replica?.span(its)?.tokenSteps ?? [];
-    const end = step ? Number(replica?.endOf(step)) : NaN;
-    return Number.isNaN(end) ? null : end - request.routes[0].at;
+  ttftOf(route: Route) {
+    if (route.output || this.replica(route.replica)?.role === "prefill") return null;
+    const end = this.firstTokenOf(route);
+    return end === null ? null : end - route.request.routes[0].at;
   }
 
   /** The time from its first decision to its first token, or null. */
@@ -164,21 +205,26 @@ export class ClusterModel {
     return known.length ? Math.min(...known) : null;
   }
 
-  /** Whether a replica ended with the request. */
-  isLost({ request, replica }: Route) {
-    return request.losses.some((loss) => loss.replica === replica);
-  }
-
   #take(event: ClusterEvent, line: number) {
+    if (event.type !== "of") this.#now = event.t?.at ?? this.#now;
     switch (event.type) {
       case "cluster_started":
         this.router = event.router;
         break;
-      case "replica_joined":
-        this.#byId.set(event.replica, new Replica(event));
+      case "replica_joined": {
+        const replica = this.#byId.get(event.replica) ?? new Replica(event.replica);
+        this.#byId.set(event.replica, replica);
+        replica.join(event);
         break;
+      }
       case "replica_left":
-        this.#of(event.replica, line).left = { at: event.t.at, why: event.why };
+        this.#of(event.replica, line).leave(event.t.at, event.why);
+        break;
+      case "replica_ejected":
+        this.#of(event.replica, line).eject(event.t.at, event.why);
+        break;
+      case "replica_returned":
+        if (!event.half_open) this.#of(event.replica, line).readmit(event.t.at);
         break;
       case "of":
         this.#takeOf(event, line);
@@ -189,16 +235,28 @@ export class ClusterModel {
         break;
       case "placed": {
         const { request: id, replica, its_request: its } = event;
+        const of = this.#of(replica, line);
+        const run = of.latest ?? this.#begin(of, false); // its first event is on its way
         const request = this.#request(id, "");
-        request.places.push({ replica, its });
+        request.places.push({ replica, run, its });
         const route = request.routes.findLast((one) => one.replica === replica);
-        if (route && route.reason !== "pinned") route.its = its; // a connection has many requests
-        this.#of(replica, line).requests.set(its, id);
+        // A connection has many requests.
+        if (route && route.reason !== "pinned") Object.assign(route, { run, its });
+        run.requests.set(its, id);
         break;
       }
-      case "request_lost":
-        this.#request(event.request, "").losses.push({ replica: event.replica, at: event.t.at });
+      case "hop_failed": {
+        const { type: _, request, t, ...failure } = event;
+        this.#request(request, "").failures.push({ ...failure, at: t.at, us: t.us ?? null });
         break;
+      }
+      case "request_lost": {
+        const { routes, losses } = this.#request(event.request, "");
+        losses.push({ replica: event.replica, at: event.t.at });
+        const last = routes.at(-1);
+        if (last) last.isLost = true;
+        break;
+      }
       case "moved": {
         const { request, source, target, tokens, blocks, t } = event;
         const move = { source, target, tokens, blocks, at: t.at, us: t.us ?? 0 };
@@ -209,17 +267,26 @@ export class ClusterModel {
 
   #takeOf({ replica: id, seq, event }: Of, line: number) {
     const replica = this.#of(id, line);
-    const isKnown = event.type === "keyframe" && replica.end === event.seq;
-    if (isKnown) return; // it says what the events before it have said
-    replica.end = seq;
+    const { latest } = replica;
     if (event.type === "run_started" || event.type === "keyframe") {
-      const goesOn = event.type === "keyframe";
-      const { settings } = goesOn ? event.state : event;
-      replica.begin(replica.hasBegun ? replica.model.firstLane : this.#lanes, goesOn);
-      const end = replica.model.firstLane + Math.min(settings.max_batch_size, FEW_SEATS);
+      const isKeyframe = event.type === "keyframe";
+      if (isKeyframe && latest?.end === seq) {
+        latest.align(replica.offset); // it says what the events before it have said
+        return;
+      }
+      const { settings } = isKeyframe ? event.state : event;
+      // An engine that was started again counts from 0.
+      const continues = isKeyframe && latest !== undefined && seq >= Number(latest.end);
+      if (latest?.end !== null) this.#begin(replica, continues);
+      const end = replica.firstLane + Math.min(settings.max_batch_size, FEW_SEATS);
       this.#lanes = Math.max(this.#lanes, end);
     }
-    replica.add(event, line);
+    replica.latest?.add(event, line, seq);
+  }
+
+  #begin(replica: Replica, continues: boolean) {
+    if (!replica.latest) replica.firstLane = this.#lanes;
+    return replica.begin(this.#now, continues);
   }
 
   #of(id: string, line: number) {
@@ -231,7 +298,18 @@ export class ClusterModel {
   #route({ type: _, request: id, label, t, ...route }: Routed) {
     const request = this.#request(id, label);
     const { routes } = this;
-    const made = { ...route, request, index: routes.length, at: t.at, its: null };
+    const made: Route = {
+      terms: {},
+      ties: {},
+      output: 0,
+      ...route,
+      request,
+      index: routes.length,
+      at: t.at,
+      run: null,
+      its: null,
+      isLost: false,
+    };
     request.routes.push(made);
     routes.push(made);
   }
@@ -244,6 +322,7 @@ export class ClusterModel {
       name: this.#name(label.replace(/[\s\p{C}]+/gu, " ").trim() || `r${id}`),
       routes: [],
       places: [],
+      failures: [],
       losses: [],
       moves: [],
     };
@@ -260,12 +339,12 @@ export class ClusterModel {
     return number > 1 ? `${base} ${number}` : base;
   }
 
-  #readReplicas(read = (replica: Replica) => replica.read()) {
-    for (const replica of this.replicas) {
-      read(replica);
+  #readReplicas(read = (run: Run) => run.read()) {
+    for (const run of this.replicas.flatMap(({ runs }) => runs)) {
+      read(run);
       // A request has one name in the cluster, whatever its id on the replica.
-      for (const [its, id] of replica.requests) {
-        const span = replica.span(its);
+      for (const [its, id] of run.requests) {
+        const span = run.span(its);
         const request = this.#requests.get(id);
         if (span && request) span.name = request.name;
       }

@@ -3,16 +3,17 @@
 import { expectedHit, predictedHit } from "./cluster_facts.ts";
 import type { ClusterModel, Route } from "./cluster_model.ts";
 
-/** How much there is to see: a prediction that was wrong, a request that was lost, sent again or moved. */
+/** How much there is to see: a prediction that was wrong, a request that was lost, sent again, continued or moved. */
 function scoreOf(model: ClusterModel, route: Route) {
-  const { request, replica, attempt, prompt, hits } = route;
+  const { request, replica, attempt, prompt, hits, output } = route;
   const delivered = model.delivered(route);
   const isJudged = delivered !== null && Object.keys(hits).length > 0;
   const missing = isJudged ? Math.abs(expectedHit(route) - delivered) / prompt : 0;
   return (
-    6 * Number(model.isLost(route)) +
+    6 * Number(route.isLost) +
     6 * Number(request.moves.some(({ source }) => source === replica)) +
     5 * Number(attempt > 1) +
+    3 * Number(output > 0) +
     (missing ? 4 + 4 * missing : 0)
   );
 }

@@ -8,14 +8,17 @@ import { clusterFacts } from "./cluster_facts.ts";
 import type { ClusterModel } from "./cluster_model.ts";
 
 export function writeClusterSummary(cells: HTMLElement, model: ClusterModel) {
-  const { requests, ttft, prompt, delivered, judged, wrong, lost, retried } = clusterFacts(model);
+  const { requests, ttft, prompt, delivered, judged, wrong, ...rest } = clusterFacts(model);
+  const { lost, retried, continued } = rest;
   const { from, to } = model.extent;
   const present = model.replicas.filter(({ left }) => !left).length;
   const gone = model.replicas.length - present;
   const percent = (part: number, whole: number) =>
     whole ? `${Math.round((100 * part) / whole)} %` : "none";
   // A replica whose log begins with a keyframe had steps before it.
-  const isPart = model.replicas.some((replica) => replica.hasSteps && replica.model.stepsBefore);
+  const isPart = model.replicas.some(
+    ({ runs: [first] }) => first?.hasSteps && first.model.stepsBefore > 0,
+  );
   const names = ttft.map(({ name }) => name).join(", ");
   const facts = {
     requests,
@@ -25,6 +28,7 @@ export function writeClusterSummary(cells: HTMLElement, model: ClusterModel) {
     wrong: wrong.length,
     lost,
     retried,
+    continued,
   };
   Object.assign((cells.parentElement as HTMLElement).dataset, facts);
   patchChildren(cells, [
@@ -46,6 +50,6 @@ export function writeClusterSummary(cells: HTMLElement, model: ClusterModel) {
       `of ${plural(judged, "prediction")}`,
     ),
     cell("lost", lost.toLocaleString("en")),
-    cell("retried", retried.toLocaleString("en")),
+    cell("retried", retried.toLocaleString("en"), continued ? `${continued} continued` : ""),
   ]);
 }

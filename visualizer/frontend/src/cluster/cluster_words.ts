@@ -6,7 +6,7 @@
 import { duration } from "../model/duration.ts";
 import { bold, count, list, type Span, say } from "../model/words.ts";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
-import type { ClusterModel, ClusterRequest, Route } from "./cluster_model.ts";
+import type { ClusterModel, ClusterRequest, Failure, Route } from "./cluster_model.ts";
 import { gonePrefix } from "./gone_prefix.ts";
 import type { Replica } from "./replica.ts";
 
@@ -30,48 +30,63 @@ export function clusterSentence(model: ClusterModel, route: Route | null): Span[
     say`At ${duration(route.at)} the router sends ${tag}${again} to replica ${route.replica}`,
   );
   const parts = [
+    ...failedBefore(route),
+    say`${lead}${becauseOf(route)}.`,
     found(model, route),
     queued(model, route),
+    continued(model, route),
     ...moved(route),
-    lost(model, route),
+    ...failedAfter(route),
+    lost(route),
   ].filter((part) => part.length);
-  return parts.reduce((all, part) => say`${all} ${part}`, say`${lead}${becauseOf(route)}.`);
+  return parts.reduce((all, part) => say`${all} ${part}`);
 }
 
 function runSentence(model: ClusterModel) {
-  const { requests, judged, wrong, lost: gone } = clusterFacts(model);
+  const { requests, judged, wrong, lost: gone, continued: saved } = clusterFacts(model);
   const lead = bold(
     say`${count(requests, "request")} went to ${count(model.replicas.length, "replica")}.`,
   );
   const right = judged
     ? say` ${judged - wrong.length} of ${judged} predicted hits were delivered as predicted.`
     : [];
-  return say`${lead}${right}${gone ? ` ${count(gone, "request")} ended with a replica.` : ""}`;
+  const went = saved ? ` ${count(saved, "request")} went on at another replica.` : "";
+  return say`${lead}${right}${went}${gone ? ` ${count(gone, "request")} ended with an error.` : ""}`;
 }
 
-/** ", because ...": why the router chose the replica. */
+/** The replicas that the router could choose: those whose load it recorded. It may know hits of others, too. */
+export function candidateIds({ loads, hits, replica }: Route) {
+  const ids = Object.keys(loads).length ? Object.keys(loads) : Object.keys(hits);
+  return [...new Set([...ids, replica])];
+}
+
+/** The best of the other candidates; `sign` is -1 if less is better. */
+function bestOther(route: Route, of: Record<string, number>, sign: number) {
+  const others = candidateIds(route).filter((id) => id !== route.replica && id in of);
+  const [best] = others.sort((a, b) => sign * (of[b] - of[a]));
+  return best === undefined ? null : { replica: best, value: of[best] };
+}
+
+/** ", because ...": why the router chose the replica, as far as the decision's own numbers say it. */
 function becauseOf(route: Route) {
-  const { prompt, reason, loads, replica } = route;
+  const { prompt, reason } = route;
   const hit = predictedHit(route);
   const expects = `it expects to find ${hit} of its ${prompt} prompt tokens there`;
-  const best = Math.max(0, ...Object.values(route.hits));
-  const load = loads[replica] ?? 0;
-  const none = hit ? expects : "no replica is expected to have its prefix";
+  const longest = bestOther(route, route.hits, 1);
   switch (reason) {
     case "longest_prefix":
       return `, because ${expects}`;
     case "prefix_on_its_way":
-      return `, because a request on its way there will compute ${hit} of its ${prompt} prompt tokens`;
+      return `, because a request on its way there should compute ${hit} of its ${prompt} prompt tokens`;
     case "lowest_cost":
-      return best > hit
-        ? `: another replica may have ${best} of its ${prompt} prompt tokens, but more work`
-        : `, because it costs least there and ${none}`;
+      return longest && longest.value > hit
+        ? `: replica ${longest.replica} may have ${longest.value} of its ${prompt} prompt tokens, not ${hit}, but costs more${scored(route)}`
+        : `, because prefix and work together cost least there${scored(route)}`;
     case "least_work":
-      return `, because ${none} and it has the least work`;
+      return `, because ${unknownPrefix(route)}it costs least there${scored(route)}`;
     case "least_loaded":
-      return `, because it has the fewest requests, ${load}`;
     case "less_loaded_of_two":
-      return `, because it has the fewer requests of two replicas that were drawn, ${load}`;
+      return leastLoaded(route);
     case "least_cached":
       return ", because no cached prefix is long enough and it has the most room for a new one";
     case "load_unbalanced":
@@ -86,6 +101,50 @@ function becauseOf(route: Route) {
       return `: ${reason.replaceAll("_", " ")}`;
   }
 }
+
+/** ": 320, against 1,536 at replica 1": the score, which is lowest, and the next one. */
+function scored(route: Route) {
+  const own = route.scores[route.replica];
+  const other = bestOther(route, route.scores, -1);
+  if (own === undefined || !other) return "";
+  const rival = `at replica ${other.replica}`;
+  const [mine, theirs] = [numberWords(own), numberWords(other.value)];
+  return `: ${mine}, ${other.value === own ? `as ${rival}` : `and ${theirs} ${rival}`}`;
+}
+
+/** "no replica is expected to have its prefix and ", if the router has looked for one and found none. */
+function unknownPrefix(route: Route) {
+  const { hits } = route;
+  const best = Math.max(predictedHit(route), bestOther(route, hits, 1)?.value ?? 0);
+  return best || !Object.keys(hits).length ? "" : "no replica is expected to have its prefix and ";
+}
+
+/** Logs of earlier versions also say this of a replica with the lowest score, although another has fewer requests. */
+function leastLoaded(route: Route) {
+  const { replica, loads, scores, reason } = route;
+  const load = loads[replica] ?? 0;
+  const drawn = Object.keys(scores);
+  const isOfTwo = drawn.length === 2 && Object.keys(loads).length > 2;
+  if (
+    reason === "less_loaded_of_two" ||
+    (isOfTwo && drawn.every((id) => scores[id] === loads[id]))
+  ) {
+    const other = drawn.find((id) => id !== replica);
+    const rival = other === undefined ? "" : `; replica ${other} has ${loads[other] ?? 0}`;
+    return other !== undefined && loads[other] === load
+      ? `, the first of two that were drawn, with ${count(load, "request")} each`
+      : `, because it has the fewer requests of two that were drawn, ${load}${rival}`;
+  }
+  const why = unknownPrefix(route);
+  const fewest = bestOther(route, loads, -1);
+  if (fewest && fewest.value < load) return `, because ${why}it costs least there${scored(route)}`;
+  return fewest?.value === load
+    ? `, because ${why}no replica has fewer requests than ${load}`
+    : `, because ${why}it has the fewest requests, ${load}`;
+}
+
+/** A number of a decision: a score, a term or a tie-break. */
+export const numberWords = (value: number) => Number(value.toPrecision(4)).toLocaleString("en");
 
 /** What the replica had of it. */
 function found(model: ClusterModel, route: Route) {
@@ -108,37 +167,78 @@ function found(model: ClusterModel, route: Route) {
 
 /** How long it waited for its admission, if that is worth telling. */
 function queued(model: ClusterModel, route: Route) {
-  const replica = model.replica(route.replica);
-  const [admission] = model.spanOf(route)?.admissions ?? [];
-  if (!replica?.axis) return say``;
-  if (!admission) return route.request.losses.length ? say`` : say`It has not been admitted yet.`;
-  const wait = replica.startOf(admission.step) - route.at;
-  if (!(wait > SHORT_WAIT * replica.axis.typical)) return say``;
-  const { reason } = replica.model.waitAt(admission.step - 1, Number(route.its));
+  const run = model.runOf(route);
+  const span = run?.span(route.its);
+  const [admission] = span?.admissions ?? [];
+  if (!run?.axis || !span) return say``;
+  if (!admission) return isOver(route) ? say`` : say`It has not been admitted yet.`;
+  const wait = run.startOf(admission.step) - route.at;
+  if (!(wait > SHORT_WAIT * run.axis.typical)) return say``;
+  // A step before it arrived says nothing of why it waited.
+  const isSeen = span.examined < admission.step;
+  const { reason } = isSeen ? run.model.waitAt(admission.step - 1, span.id) : { reason: null };
+  if (!isSeen)
+    return say`${tagOf(route.request)} is admitted ${duration(wait)} later, by the first step after its arrival.`;
   const cause = WAITS[reason ?? ""] ?? "in the queue";
   const idle = model.replicas.flatMap((other) => {
-    if (other === replica || other.left || !other.hasBegun) return [];
+    if (other.id === route.replica) return [];
     const { taken, all } = seatsAt(other, route.at);
-    return all - taken > 0 ? [`${all - taken} free on replica ${other.id}`] : [];
+    return all > taken ? [`${all - taken} free on replica ${other.id}`] : [];
   });
   const others = idle.length ? say`; seats: ${list(idle, 3)}` : say``;
   return say`${tagOf(route.request)} waits ${duration(wait)} ${cause}${others}.`;
 }
 
+/** Whether the way of a request went on, or ended, after a decision. */
+const isOver = ({ request, index, isLost }: Route) =>
+  isLost || request.routes.some((other) => other.index > index);
+
 /** "2 replicas have joined". */
 export const joinedWords = ({ replicas: { length } }: ClusterModel) =>
   `${count(length, "replica")} ${length === 1 ? "has" : "have"} joined`;
 
-/** The seats of a replica at a time. */
+/** The seats of a replica at a time; none while it is not there, or gets no requests. */
 export function seatsAt(replica: Replica, at: number) {
-  const { axis, model } = replica;
+  const run = replica.runAt(at);
+  if (!run || !replica.stayAt(at) || replica.ejectionAt(at)) return { taken: 0, all: 0 };
+  const { axis, model } = run;
   const all = model.settings.max_batch_size;
   if (!axis || at < axis.from) return { taken: 0, all };
-  const step = replica.stepAt(at);
+  const step = run.stepAt(at);
   const { seats, running } = model.measures;
   // Between two steps, requests that ended in the first have left.
   const taken = at < axis.end(step) ? seats : running;
   return { taken: taken[step - model.firstStep], all };
+}
+
+/** The requests that wait on a replica at a time. */
+export function queueAt(replica: Replica, at: number) {
+  const run = replica.stayAt(at) && replica.runAt(at);
+  if (!run?.axis || at < run.axis.from) return 0;
+  return run.model.measures.waiting[run.stepAt(at) - run.model.firstStep];
+}
+
+/** What a replica does at a time: its seats and its queue, or why it gets no requests. */
+export function presenceWords(model: ClusterModel, replica: Replica, at: number) {
+  const role = replica.role && replica.role !== "both" ? `${replica.role}, ` : "";
+  if (!replica.stayAt(at)) {
+    const gone = replica.leftBy(at);
+    return gone?.to
+      ? `${role}left at ${duration(gone.to)}: ${gone.why}`
+      : `${role}has not joined yet`;
+  }
+  const ejection = replica.ejectionAt(at);
+  if (ejection) return `${role}ejected at ${duration(ejection.from)}: ${ejection.why}`;
+  const run = replica.runAt(at);
+  const { taken, all } = seatsAt(replica, at);
+  if (!run || !all) return `${role}not started`;
+  const seats = `${role}${taken} of ${count(all, "seat")}`;
+  const queue = queueAt(replica, at);
+  if (run.axis) return `${seats}${queue ? `, ${queue} waiting` : ""}`;
+  if (run.hasSteps) return `${seats}; its log has no times`;
+  const sent = model.routes.filter((one) => one.replica === replica.id && one.at <= at);
+  const unanswered = sent.filter((one) => one.at >= run.began && !isOver(one)).length;
+  return `${seats}; no step yet${unanswered ? `, ${count(unanswered, "request")} sent there` : ""}`;
 }
 
 function moved({ request, replica }: Route) {
@@ -150,8 +250,107 @@ function moved({ request, replica }: Route) {
     );
 }
 
-function lost(model: ClusterModel, route: Route) {
-  return model.isLost(route) ? say`The replica ended, and the request with it.` : say``;
+const lost = ({ isLost }: Route) => (isLost ? say`Its client got an error.` : say``);
+
+/** What failed, in the past tense; its subject is the replica. */
+const NOTICED: Record<string, string> = {
+  unreachable: "could not be reached",
+  closed: "broke the connection",
+  refused: "accepted no requests",
+  error: "answered with an error",
+  silent: "fell silent",
+  late: "missed a deadline",
+};
+
+/** What the request was about to get from the replica. */
+const HOPS: Record<string, string> = {
+  render: "the ids of its prompt",
+  queue: "a place in a queue",
+  prefill: "its prompt computed",
+  export: "its KV",
+  adopt: "its KV taken over",
+  first_token: "its first token",
+  stream: "its next token",
+};
+
+/** The failures between the decision before a decision and this one. */
+export function failuresBefore({ request, index, at }: Route): Failure[] {
+  const before = request.routes.findLast((other) => other.index < index);
+  return request.failures.filter((one) => one.at <= at && one.at > (before?.at ?? -Infinity));
+}
+
+/** "At 3.2 s replica 1 broke the connection; Ada had 41 tokens." */
+function failureWords(failure: Failure, { request, output }: Pick<Route, "request" | "output">) {
+  const { replica, hop, noticed, us, at } = failure;
+  const subject = replica ? `replica ${replica}` : "no replica";
+  const verb = replica ? (NOTICED[noticed] ?? noticed) : "accepted requests";
+  const after = noticed === "late" && us ? ` of ${duration(us)}` : "";
+  const had =
+    hop === "stream" && output
+      ? say`${tagOf(request)} had ${count(output, "token")}`
+      : say`${tagOf(request)} waited for ${HOPS[hop] ?? hop}`;
+  return say`At ${duration(at)} ${subject} ${verb}${after}; ${had}.`;
+}
+
+const failedBefore = (route: Route) =>
+  failuresBefore(route).map((failure) => failureWords(failure, route));
+
+/** The failures after the last decision of a request; the next decision tells the others. */
+function failedAfter(route: Route) {
+  const { request, index } = route;
+  if (request.routes.some((other) => other.index > index)) return [];
+  const later = request.failures.filter(({ at }) => at > route.at);
+  return later.map((failure) =>
+    failureWords(failure, { request, output: tokensBy(route, failure) }),
+  );
+}
+
+/** How many tokens a replica had computed when it failed; 0 if the log does not say. */
+function tokensBy({ run, its, output }: Route, { at }: Failure) {
+  const span = run?.span(its);
+  const steps = span?.tokenSteps.filter((step) => step > 0 && Number(run?.endOf(step)) <= at) ?? [];
+  return steps.length ? output + steps.length : 0;
+}
+
+/** A request that goes on here after tokens that its client had from another replica: what it cost. */
+export interface Continuation {
+  output: number; // tokens that the client had
+  computed: number | null; // prompt and output tokens that were computed again
+  found: number | null; // those that were in the cache
+  from: number | null; // when the client got its last token before (us)
+  to: number | null; // and the next one
+}
+
+export function continuationOf(model: ClusterModel, route: Route): Continuation | null {
+  const { output, request, index } = route;
+  if (!output) return null;
+  const found = model.delivered(route);
+  const span = model.spanOf(route);
+  const length = span ? span.promptLength + output : null;
+  const before = request.routes.findLast((other) => other.index < index && other.run);
+  const steps = before?.run?.span(before.its)?.tokenSteps ?? [];
+  const last = steps[output - (before?.output ?? 0) - 1] ?? steps.at(-1);
+  const from = last && before?.run ? before.run.endOf(last) : NaN;
+  return {
+    output,
+    computed: length === null || found === null ? null : length - found,
+    found,
+    from: Number.isNaN(from) ? (failuresBefore(route).at(-1)?.at ?? null) : from,
+    to: model.firstTokenOf(route),
+  };
+}
+
+function continued(model: ClusterModel, route: Route) {
+  const told = continuationOf(model, route);
+  if (!told) return say``;
+  const { output, found, computed, from, to } = told;
+  const what = `the prompt's ${route.prompt} + ${output} tokens`;
+  const cost =
+    computed === null
+      ? `It continues after ${count(output, "token")}`
+      : `It computes ${computed} of ${what} again${found ? `, as it has ${found} in its cache` : ""}`;
+  if (from === null || to === null) return say`${cost}.`;
+  return say`${cost}, and the next token comes ${duration(to - from)} after the last one.`;
 }
 
 /** The reason in a few words, for the table. */
@@ -159,9 +358,9 @@ export const REASONS: Record<string, string> = {
   longest_prefix: "it is expected to have the longest prefix",
   prefix_on_its_way: "a request on its way there will compute the prefix",
   lowest_cost: "prefix and work together cost least there",
-  least_work: "no replica has the prefix, and it has the least work",
-  least_loaded: "it has the fewest requests",
-  less_loaded_of_two: "it has fewer requests than the other one that was drawn",
+  least_work: "no replica has the prefix, and it costs least there",
+  least_loaded: "no other has less to do",
+  less_loaded_of_two: "no more requests than the other one that was drawn",
   least_cached: "it has the most room for a new prefix",
   load_unbalanced: "the loads differ too much for prefixes to count",
   random: "chosen at random",

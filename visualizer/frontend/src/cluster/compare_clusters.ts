@@ -71,12 +71,9 @@ function clusterTotals(models: Model[]) {
 /** When a request's first token and its end came, after its first decision (us). */
 function timesOf(model: Model, request: ClusterRequest) {
   const first = model.ttft(request);
-  const ends = request.places.flatMap(({ replica: id, its }) => {
-    const replica = model.replica(id);
-    const span = replica?.span(its);
-    return replica && span?.finished
-      ? [replica.endOf(span.finished.step) - request.routes[0].at]
-      : [];
+  const ends = request.places.flatMap(({ run, its }) => {
+    const finished = run.span(its)?.finished;
+    return finished ? [run.endOf(finished.step) - request.routes[0].at] : [];
   });
   const end = Math.max(...ends.filter((time) => !Number.isNaN(time)));
   return { first, end: Number.isFinite(end) ? end : (first ?? 0) };

@@ -9,7 +9,7 @@ import { duration } from "../model/duration.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
 import type { ClusterModel, Route } from "./cluster_model.ts";
-import { REASONS } from "./cluster_words.ts";
+import { candidateIds, REASONS } from "./cluster_words.ts";
 import { gonePrefix } from "./gone_prefix.ts";
 import type { Replica } from "./replica.ts";
 
@@ -33,7 +33,7 @@ const noDecision = () => [
 
 function decisionNodes({ model }: ClusterBoard, route: Route) {
   const { replica: chosen, reason, prompt, scores } = route;
-  const known = new Set([...Object.keys(route.hits), ...Object.keys(route.loads), chosen]);
+  const known = new Set(candidateIds(route));
   const all = model.replicas.filter(({ id }) => known.has(id));
   const rank = ({ id }: Replica) => (id === chosen ? -Infinity : (scores[id] ?? 0));
   const best = all.toSorted((a, b) => rank(a) - rank(b)).slice(0, MOST);
@@ -65,7 +65,7 @@ function rowOf(route: Route, replica: Replica, delivered: number | null, hasScor
     { class: isChosen ? "chosen" : null, "data-replica": id, "data-hit": hit },
     h("th", { scope: "row" }, id),
     h("td", h("div.pair.line", hitBar(hit, isChosen ? delivered : null, route.prompt), `${hit}`)),
-    h("td", seatNodes(replica, route.loads[id] ?? 0)),
+    h("td", seatNodes(replica, route)),
     hasScores ? h("td.score", score === undefined ? "" : number(score)) : null,
   );
 }
@@ -87,8 +87,9 @@ function barOf(name: string, part: number, whole: number) {
 }
 
 /** The seats of a replica, those in use filled, and requests beyond them. */
-function seatNodes({ model }: Replica, load: number) {
-  const seats = model.settings.max_batch_size ?? 0;
+function seatNodes(replica: Replica, { loads, at }: Route) {
+  const load = loads[replica.id] ?? 0;
+  const seats = replica.runAt(at)?.model.settings.max_batch_size ?? 0;
   if (seats > BOXES)
     return h("span.loads.line", h("span.hit", barOf("taken", load, seats)), `${load}`);
   const element = h("span.loads.line");

@@ -30,10 +30,10 @@ export function gonePrefix(model: ClusterModel, route: Route): GonePrefix | null
 
 function search(model: ClusterModel, route: Route): GonePrefix | null {
   const delivered = model.delivered(route);
-  const replica = model.replica(route.replica);
-  const span = model.spanOf(route);
-  if (delivered === null || !replica || !span || delivered >= predictedHit(route)) return null;
-  const { model: log } = replica;
+  const run = model.runOf(route);
+  const span = run?.span(route.its);
+  if (delivered === null || !run || !span || delivered >= predictedHit(route)) return null;
+  const { model: log } = run;
   const size = log.settings.block_size;
   const from = delivered / size;
   const blocks = Math.floor(predictedHit(route) / size) - from;
@@ -48,7 +48,7 @@ function search(model: ClusterModel, route: Route): GonePrefix | null {
     for (const event of log.eventsIn(first, to)) {
       if (event.type === "radix_evicted" || event.type === "block_evicted")
         if (isPrefix(state, event.node, span.tokens, from))
-          return { from, blocks, at: replica.startOf(step) };
+          return { from, blocks, at: run.startOf(step) };
       state.apply(event);
     }
   }

@@ -64,7 +64,7 @@ export class LiveCluster extends Live<ClusterBoard, ClusterModel> {
     this.#drawnAt = performance.now();
     if (!this.read(text)) return;
     if (this.shows) board.grow();
-    else if (!model.routes.length && !model.replicas.some(({ axis }) => axis))
+    else if (!model.routes.length && !model.replicas.some(({ timed }) => timed.length))
       this.#showEmpty(model);
     else {
       const { at } = board.state;

@@ -36,19 +36,29 @@ export class PathOverlay extends Part<ClusterBoard> {
     });
   }
 
-  /** Where a replica ended: a bar across its lanes. */
+  /** Where a replica left, or was ejected: a bar across its lanes, with the reason. */
   #drawEnds(scale: Scale) {
     const { painter, board: cluster } = this;
+    const { ink, ground } = painter.theme;
     for (const { replica, top, height } of cluster.groups) {
-      if (!replica.left) continue;
-      const x = scale.at(replica.left.at);
-      if (x < scale.left || x > scale.right) continue;
-      painter.fill(x, top + HEAD, 2.5, height - HEAD - 8, painter.theme.ink);
-      const words = `${replica.left.why}`;
-      painter.text(painter.cut(words, scale.right - x), x + 7, top + HEAD + 12, {
-        ...BOLD,
-        halo: painter.theme.ground,
-      });
+      const ends = replica.stays.flatMap(({ to, why }, i) =>
+        to === null ? [] : { at: to, why, until: replica.stays[i + 1]?.from },
+      );
+      const ejections = replica.ejections.map(({ from, to, why }) => ({
+        at: from,
+        why: `ejected: ${why}`,
+        until: to ?? undefined,
+      }));
+      for (const { at, why, until = Infinity } of [...ends, ...ejections]) {
+        const x = scale.at(at);
+        if (x < scale.left || x > scale.right) continue;
+        painter.fill(x, top + HEAD, 2.5, height - HEAD - 8, ink);
+        const room = Math.min(scale.right, scale.at(until)) - x - 9;
+        const isLeft = room < painter.measure(why, BOLD) && x - scale.left > room;
+        const words = painter.cut(why, isLeft ? x - scale.left - 9 : room, BOLD);
+        const style = { ...BOLD, halo: ground, align: isLeft ? "right" : "left" } as const;
+        painter.text(words, isLeft ? x - 5 : x + 7, top + HEAD + 12, style);
+      }
     }
   }
 
@@ -74,8 +84,9 @@ export class PathOverlay extends Part<ClusterBoard> {
     const x = scale.at(route.at) + 5;
     const start = cluster.rowY(row);
     const [admission] = cluster.model.spanOf(route)?.admissions ?? [];
-    const lane = group.laneY(route.its);
-    const admitted = admission ? group.replica.startOf(admission.step) : NaN;
+    const run = cluster.model.runOf(route);
+    const lane = group.laneY(run, route.its);
+    const admitted = admission && run ? run.startOf(admission.step) : NaN;
     const end = scale.at(admitted);
     const points: [x: number, y: number][] = [[x, start]];
     let label = "";
@@ -99,7 +110,7 @@ export class PathOverlay extends Part<ClusterBoard> {
     const ends = [source, target].map((id) => {
       const group = cluster.groups.find(({ replica }) => replica.id === id);
       const place = selected?.places.findLast(({ replica }) => replica === id);
-      return group ? (group.laneY(place?.its ?? null) ?? group.queueY) : null;
+      return group ? (group.laneY(place?.run, place?.its ?? null) ?? group.queueY) : null;
     });
     const [from, to] = ends;
     if (from === null || to === null) return;

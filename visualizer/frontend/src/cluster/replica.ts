@@ -1,6 +1,6 @@
 /**
- * One replica of a cluster: its part of the log as a `Model`, and its place on the cluster's clock. Times in
- * microseconds since the gateway started.
+ * One replica of a cluster: when it was there, and its runs. Each run is a part of its log as a `Model`, with its place
+ * on the cluster's clock. Times in microseconds since the gateway started.
  */
 
 import type { Axis } from "../drawing/time_axis.ts";
@@ -13,43 +13,46 @@ import type { ReplicaJoined } from "./cluster_lines.ts";
 
 const encoder = new TextEncoder();
 
-export class Replica {
-  left: { at: number; why: string } | null = null;
+/** A time in which a replica was there, or in which it got no new requests. `to` is null while it lasts. */
+export interface Interval {
+  from: number;
+  to: number | null;
+  why: string; // why it ended; of an ejection, why it began
+}
+
+/** What a gateway received of a replica without a gap: the run of an engine, or a part of it. */
+export class Run {
   /** The events to read, and the line of each in the cluster log, or its place in a chunk of the index. */
   #pending: LogEvent[] = [];
   #lines: number[] = [];
   #axis: Axis | null | undefined;
-  /** Its request ids, and the cluster's. */
-  requests: Map<number, number> = new Map();
-  hasBegun = false;
+  model: Model;
+  id: string;
+  /** When it began (us), and what to add to its times. */
+  began: number;
+  offset: number;
+  /** Its request ids, and the cluster's. All parts of an engine's run share them. */
+  requests: Map<number, number>;
+  /** The parts of the engine's run, in order. */
+  parts: Run[];
   /** Number of its last event. */
   end: number | null = null;
-  id: string;
-  role: string;
-  offset: number;
-  model = new Model();
 
-  constructor({ replica, role = "", t }: ReplicaJoined) {
-    this.id = replica;
-    this.role = role;
-    this.offset = t.offset;
+  /** @param before the run that it continues after a gap */
+  constructor(replica: Replica, began: number, before: Run | null) {
+    this.id = replica.id;
+    this.model = new Model([], replica.firstLane);
+    this.began = began;
+    this.offset = replica.offset;
+    this.requests = before?.requests ?? new Map();
+    this.parts = before?.parts ?? [];
+    this.parts.push(this);
   }
 
-  /**
-   * Begins a run, or joins one after a gap, with marks from `firstLane` on. A run that goes on keeps its request ids.
-   */
-  begin(firstLane: number, goesOn: boolean) {
-    this.hasBegun = true;
-    this.model = new Model([], firstLane);
-    if (!goesOn) this.requests = new Map();
-    this.#pending = [];
-    this.#lines = [];
-    this.#axis = undefined;
-  }
-
-  add(event: LogEvent, line: number) {
+  add(event: LogEvent, line: number, seq: number) {
     this.#pending.push(event);
     this.#lines.push(line);
+    this.end = seq;
   }
 
   /** Reads what was added. A `LogError` names the line of the cluster log. */
@@ -69,16 +72,29 @@ export class Replica {
 
   /** Reads what was added, from the chunk of the cluster's index in which it is. */
   readChunk(bytes: Uint8Array) {
-    const [from] = this.#lines;
+    const [from, to] = [this.#lines[0], this.#lines.at(-1)];
     this.#pending = [];
     this.#lines = [];
-    if (from === undefined) return;
+    if (from === undefined || to === undefined) return;
     this.#axis = undefined;
     try {
-      this.model.readChunk(bytes, (chunk) => eventsOf(chunk, this.id, from));
+      this.model.readChunk(bytes, (chunk) => eventsOf(chunk, this.id, from, to));
     } catch (error) {
       throw new LogError(`replica ${this.id}: ${(error as LogError).reason}`);
     }
+  }
+
+  /** Sets the engine's clock again. */
+  align(offset: number) {
+    for (const part of this.parts) {
+      part.offset = offset;
+      part.#axis = undefined;
+    }
+  }
+
+  /** This part of the engine's run and the later ones. */
+  get rest() {
+    return this.parts.slice(this.parts.indexOf(this));
   }
 
   /** Whether it has a step to draw. */
@@ -117,3 +133,107 @@ export class Replica {
     return this.model.request(id);
   }
 }
+
+export class Replica {
+  runs: Run[] = [];
+  /** When it was there. */
+  stays: Interval[] = [];
+  /** When it was there and got no new requests, because it did not answer. */
+  ejections: Interval[] = [];
+  id: string;
+  role = "";
+  /** The lane of its first seat, in all of its runs. */
+  firstLane = 0;
+  /** What to add to the times of its engine now. */
+  offset = 0;
+
+  constructor(id: string) {
+    this.id = id;
+  }
+
+  /** Notes that it has joined, or that the clock of one that is there was measured again. */
+  join({ role = "", t }: ReplicaJoined) {
+    this.role = role;
+    this.offset = t.offset;
+    if (this.stays.at(-1)?.to === null) this.latest?.align(t.offset);
+    else this.stays.push({ from: t.at, to: null, why: "" });
+  }
+
+  leave(at: number, why: string) {
+    this.#close(this.ejections, at);
+    this.#close(this.stays, at, why);
+  }
+
+  eject(at: number, why: string) {
+    this.#close(this.ejections, at);
+    this.ejections.push({ from: at, to: null, why });
+  }
+
+  readmit(at: number) {
+    this.#close(this.ejections, at);
+  }
+
+  #close(intervals: Interval[], at: number, why?: string) {
+    const last = intervals.at(-1);
+    if (last?.to === null) Object.assign(last, { to: at, why: why ?? last.why });
+  }
+
+  /**
+   * Begins a run.
+   *
+   * @param at when the gateway last logged something of its own
+   * @param continues after a gap, the engine that ran before
+   */
+  begin(at: number, continues: boolean) {
+    const stay = this.stays.at(-1);
+    const isFirst = !this.latest || (stay !== undefined && this.latest.began < stay.from);
+    const began = isFirst && stay ? stay.from : at;
+    const run = new Run(this, began, continues ? (this.latest ?? null) : null);
+    run.align(this.offset);
+    this.runs.push(run);
+    return run;
+  }
+
+  get latest(): Run | undefined {
+    return this.runs.at(-1);
+  }
+
+  /** The run at a time: the last that had begun, or the first; undefined if there is none. */
+  runAt(at: number): Run | undefined {
+    return this.runs.findLast(({ began }) => began <= at) ?? this.runs[0];
+  }
+
+  /** The stay, or the ejection, at a time. */
+  stayAt = (at: number) => intervalAt(this.stays, at);
+  ejectionAt = (at: number) => intervalAt(this.ejections, at);
+
+  /** When it left last before a time at which it is not there, and why; null if it had not joined yet. */
+  leftBy(at: number): Interval | null {
+    return this.stays.findLast(({ to }) => to !== null && to <= at) ?? null;
+  }
+
+  /** When it left for good, and why; null while it is there. */
+  get left() {
+    const { to, why } = this.stays.at(-1) ?? { to: null, why: "" };
+    return to === null ? null : { at: to, why };
+  }
+
+  get hasSteps() {
+    return this.runs.some(({ hasSteps }) => hasSteps);
+  }
+
+  /** The runs that can be drawn on an axis of time. */
+  get timed() {
+    return this.runs.filter(({ axis }) => axis);
+  }
+
+  /** What its engine does now, or did last. */
+  get model() {
+    return this.latest?.model ?? EMPTY;
+  }
+}
+
+const EMPTY = new Model();
+
+const intervalAt = (intervals: Interval[], at: number) =>
+  intervals.findLast(({ from, to }) => from <= at && (to === null || at < to)) ?? null;

@@ -1,11 +1,11 @@
 /**
- * What the panels of one replica use of their board: the replica's model and frame, and actions that the cluster's board
- * carries out. Ids are the replica's own.
+ * What the panels of one replica use of their board: the model and frame of its run at the cursor, and actions that the
+ * cluster's board carries out. Ids are the run's own.
  */
 
 import type { PanelBoard } from "../board/board.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
-import type { Replica } from "./replica.ts";
+import type { Replica, Run } from "./replica.ts";
 
 export class ReplicaBoard implements PanelBoard {
   unit = 1;
@@ -18,8 +18,18 @@ export class ReplicaBoard implements PanelBoard {
     this.replica = replica;
   }
 
+  /** The run at the cursor. */
+  get run() {
+    return this.replica.runAt(this.cluster.state.at);
+  }
+
   get model() {
-    return this.replica.model;
+    return this.run?.model ?? this.replica.model;
+  }
+
+  /** Whether the replica is there at the cursor. */
+  get isThere() {
+    return this.replica.stayAt(this.cluster.state.at) !== null;
   }
 
   get theme() {
@@ -35,17 +45,20 @@ export class ReplicaBoard implements PanelBoard {
   }
 
   get step() {
-    return this.replica.stepAt(this.cluster.state.at);
+    return this.run?.stepAt(this.cluster.state.at) ?? 1;
   }
 
   get frame() {
     return this.model.frame(this.step);
   }
 
-  /** The selected request's id here, or null. */
   get selected() {
-    const { selected } = this.cluster;
-    const place = selected?.places.findLast(({ replica }) => replica === this.replica.id);
+    return this.selectedIn(this.run);
+  }
+
+  /** The selected request's id in a run, or null. */
+  selectedIn(run: Run | undefined): number | null {
+    const place = this.cluster.selected?.places.findLast((one) => one.run.parts === run?.parts);
     return place?.its ?? null;
   }
 
@@ -54,8 +67,8 @@ export class ReplicaBoard implements PanelBoard {
     return { step: this.step, selected: this.selected, touched, block: null };
   }
 
-  select(its: number | null) {
-    const id = this.replica.requests.get(Number(its));
+  select(its: number | null, run: Run | undefined = this.run) {
+    const id = run?.requests.get(Number(its));
     if (id !== undefined) this.cluster.select(id);
   }
 

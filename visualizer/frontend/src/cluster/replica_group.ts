@@ -1,4 +1,8 @@
-/** The lanes of one replica: its name and seats, its evictions, a lane per seat, and its waiting requests. */
+/**
+ * The lanes of one replica: its name and seats, its evictions, a lane per seat, and its waiting requests. All of its
+ * runs are in the same lanes, one after the other; the gutter is about the one at the cursor. The ground is grey while
+ * the replica is not there, and crossed by lines while it is ejected.
+ */
 
 import { describeLane } from "../board/descriptions.ts";
 import { Part } from "../board/part.ts";
@@ -7,12 +11,17 @@ import { h, plural, pointIn } from "../drawing/html.ts";
 import { formsOf } from "../drawing/lane.ts";
 import { laneAt, occupant, type Packing, packLanes } from "../drawing/lane_packing.ts";
 import { longestQueue } from "../drawing/strip.ts";
-import { type Scale, timeScale } from "../drawing/time_axis.ts";
+import { type Axis, type Scale, timeScale } from "../drawing/time_axis.ts";
 import { BLEED, drawTimeline, HEADROOM, type TimelineScene } from "../drawing/timeline.ts";
 import { bandHeight, drawBand } from "../drawing/waiting_band.ts";
-import { duration } from "../model/duration.ts";
-import { seatsAt } from "./cluster_words.ts";
+import type { Frame } from "../model/frame.ts";
+import type { Model } from "../model/model.ts";
+import { presenceWords, queueAt, seatsAt } from "./cluster_words.ts";
+import type { Run } from "./replica.ts";
 import type { ReplicaBoard } from "./replica_board.ts";
+
+/** a run in the lanes; `scene` is null while it is out of view */
+type DrawnRun = { run: Run; axis: Axis; packing: Packing; scene: TimelineScene | null };
 
 export const HEAD = 20; // px
 const STACK = 12; // px for waiting requests
@@ -20,7 +29,7 @@ const GAP = 10; // px below it
 const TRIANGLE = 7;
 
 export class ReplicaGroup extends Part<ReplicaBoard> {
-  scene: TimelineScene | null = null;
+  runs: DrawnRun[] = [];
   scrolled = 0;
   /** Its top in the picture. */
   top = 0;
@@ -39,7 +48,6 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
   spacer = h("div", this.lanes);
   scroller = h("div.lanes", { scroll: () => this.#scroll() }, this.spacer);
   element: HTMLElement;
-  packing!: Packing;
   hasQueue = false;
   viewHeight = 0;
 
@@ -55,14 +63,14 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
     );
     cluster.scrub(this.band);
     cluster.scrub(this.lanes, (event) => {
-      const span = this.placeAt(event)?.span;
-      if (span) board.select(span.id);
+      const { span, run } = this.placeAt(event) ?? {};
+      if (span) board.select(span.id, run);
       return !!span;
     });
     cluster.tooltip.listen(
       this.lanes,
       (event) => this.placeAt(event),
-      (place) => describeLane(board.model, board.step, place, true),
+      (place) => describeLane(place.run.model, place.run.stepAt(cluster.state.at), place, true),
       ({ span }) => !!span,
     );
   }
@@ -78,12 +86,14 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
 
   /** The lanes that requests need: seats that none has taken only while there is room. */
   pack(isCrowded: boolean) {
-    const { model, hasSteps } = this.replica;
-    this.packing = hasSteps ? packLanes(model) : { lanes: [], stays: [] };
-    const { lanes } = this.packing;
-    const used = lanes.findLastIndex((lane) => lane.length) + 1;
-    this.rows = isCrowded ? Math.max(1, used) : lanes.length;
-    this.hasQueue = hasSteps && longestQueue(model) > 0;
+    this.runs = this.replica.runs.flatMap((run) =>
+      run.axis ? { run, axis: run.axis, packing: packLanes(run.model), scene: null } : [],
+    );
+    const rows = this.runs.map(({ packing: { lanes } }) =>
+      isCrowded ? lanes.findLastIndex((lane) => lane.length) + 1 : lanes.length,
+    );
+    this.rows = Math.max(Number(isCrowded), ...rows);
+    this.hasQueue = this.runs.some(({ run }) => longestQueue(run.model) > 0);
     return this.rows;
   }
 
@@ -103,7 +113,7 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
   }
 
   get hasAxis() {
-    return this.replica.axis !== null;
+    return this.runs.length > 0;
   }
 
   get height() {
@@ -112,9 +122,15 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
     return HEAD + HEADROOM + this.viewHeight + band + GAP;
   }
 
+  /** The lane of a request in a run, or null. */
+  #laneIn(run: Run | null | undefined, its: number | null) {
+    const drawn = this.runs.find((one) => one.run === run);
+    return drawn ? laneAt(drawn.packing, drawn.run.span(its)?.index) : null;
+  }
+
   /** The middle of a request's lane in the picture, or null. */
-  laneY(its: number | null) {
-    const lane = laneAt(this.packing, this.replica.span(its)?.index);
+  laneY(run: Run | null | undefined, its: number | null) {
+    const lane = this.#laneIn(run, its);
     if (lane == null) return null;
     const y = (lane + 1) * this.pitch - formsOf(this.pitch).below - 5 - this.scrolled;
     return this.top + HEAD + HEADROOM + Math.min(Math.max(y, 0), this.viewHeight);
@@ -127,7 +143,7 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
 
   /** Scrolls to the selected request's lane. */
   reveal() {
-    const lane = laneAt(this.packing, this.replica.span(this.board.selected)?.index);
+    const lane = this.#laneIn(this.board.run, this.board.selected);
     if (lane == null || !this.viewHeight) return;
     const top = lane * this.pitch;
     if (top >= this.scrolled && top + this.pitch <= this.scrolled + this.viewHeight) return;
@@ -136,29 +152,79 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
   }
 
   draw() {
-    const { board, packing } = this;
-    const { cluster, model } = board;
-    const { axis } = this.replica;
+    const { cluster } = this.board;
     const { width, left, right, theme, state } = cluster;
     this.#write();
-    if (!axis) return;
-    const scale = timeScale(state.view, left, right, { ...axis, ...cluster.extent });
-    const { frame } = board;
-    const isIdle = state.at >= axis.end(frame.step) && !frame.running.length;
-    // Before the first step, and between two steps of an idle replica, no lane is taken.
-    const step = state.at < axis.from || isIdle ? model.firstStep - 1 : frame.step;
+    if (!this.hasAxis) return;
     const [evictions, lanes, band] = this.painters;
-    this.scene = {
+    const begin = (painter: CanvasPainter, height: number) =>
+      painter.begin(width, height, 1, theme, BLEED);
+    begin(evictions, HEAD);
+    begin(lanes, this.viewHeight + HEADROOM).context.translate(0, HEADROOM);
+    begin(band, bandHeight(STACK));
+    this.#drawPresence(lanes, timeScale(state.view, left, right, cluster.axis));
+    for (const [index, drawn] of this.runs.entries()) {
+      const { from, to } = this.#spanOf(index);
+      const isNow = drawn.run === this.board.run;
+      drawn.scene = null;
+      if (!isNow && (to < state.view.from || from > state.view.to)) continue;
+      const scene = this.#sceneOf(drawn, index, isNow);
+      drawn.scene = scene;
+      this.#drawEvictions(evictions, scene.scale, drawn.run);
+      const { scale } = scene;
+      const begins = this.runs.length > 1 ? Math.max(scale.at(from), left - 1) : left - 1;
+      const ends = Math.min(scale.at(to), width + BLEED);
+      const parts = [[begins, ends]];
+      if (isNow && this.board.isThere) parts.push([-BLEED, left - 1]); // the gutter
+      for (const [x, end] of parts) {
+        if (end <= x) continue;
+        const high = scene.viewHeight + HEADROOM;
+        lanes.clipped(x, -HEADROOM, end - x, high, () => drawTimeline(lanes, scene));
+        if (this.hasQueue)
+          band.clipped(x, 0, end - x, bandHeight(STACK), () =>
+            drawBand(band, { ...scene, stack: STACK }),
+          );
+      }
+    }
+    if (this.hasQueue) band.text("waiting", 0, bandHeight(STACK) - 3, { color: theme.muted });
+  }
+
+  /** The time of a run in the lanes: the first has all before it, and the last all after it. */
+  #spanOf(index: number) {
+    const from = index ? this.runs[index].axis.from : -Infinity;
+    return { from, to: this.runs[index + 1]?.axis.from ?? Infinity };
+  }
+
+  #sceneOf({ run, axis, packing }: DrawnRun, index: number, isNow: boolean): TimelineScene {
+    const { board } = this;
+    const { cluster } = board;
+    const { width, left, right, state } = cluster;
+    const { model } = run;
+    const { at } = state;
+    const frame = isNow ? board.frame : null;
+    const isOver = at >= axis.end(model.lastStep);
+    const isIdle = frame && at >= axis.end(frame.step) && !frame.running.length;
+    // Before its first step, between two steps of an idle engine, and once it has ended, no lane is taken.
+    const before = model.firstStep - 1;
+    const step =
+      at < axis.from || isIdle
+        ? before
+        : frame && board.isThere
+          ? frame.step
+          : isOver
+            ? model.lastStep + 1
+            : before;
+    return {
       model,
-      frame,
+      frame: frame ?? silent(model),
       narrow: cluster.narrow,
       width,
       step,
-      at: state.at,
-      selected: board.selected,
+      at,
+      selected: board.selectedIn(run),
       untouched: !state.touched,
-      still: `${model.events.length} ${state.view.from} ${state.view.to} ${left}`,
-      scale,
+      still: `${index} ${model.events.length} ${state.view.from} ${state.view.to} ${left}`,
+      scale: timeScale(state.view, left, right, { ...axis, ...cluster.extent }),
       packing,
       forks: [],
       laneHeight: this.pitch,
@@ -166,20 +232,30 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
       viewHeight: this.viewHeight,
       columns: { stateAt: left - 4, end: left - 4 },
     };
-    const { scene } = this;
-    const begin = (painter: CanvasPainter, height: number) =>
-      painter.begin(width, height, 1, theme, BLEED);
-    this.#drawEvictions(begin(evictions, HEAD), scale);
-    begin(lanes, scene.viewHeight + HEADROOM).context.translate(0, HEADROOM);
-    drawTimeline(lanes, scene);
-    if (!this.hasQueue) return;
-    drawBand(begin(band, bandHeight(STACK)), { ...scene, stack: STACK });
-    band.text("waiting", 0, bandHeight(STACK) - 3, { color: theme.muted });
+  }
+
+  /** The ground of the time in which the replica was not there, or got no new requests. */
+  #drawPresence(painter: CanvasPainter, scale: Scale) {
+    const { theme } = painter;
+    const { stays, ejections } = this.replica;
+    const paint = (from: number, to: number, fill: string | CanvasPattern) => {
+      const x = Math.max(scale.left, scale.at(from));
+      const end = Math.min(scale.right, scale.at(to));
+      if (end > x) painter.fill(x, -HEADROOM, end - x, this.viewHeight + HEADROOM, fill);
+    };
+    let gone = -Infinity;
+    for (const { from, to } of stays) {
+      paint(gone, from, theme.band);
+      gone = to ?? Infinity;
+    }
+    paint(gone, Infinity, theme.band);
+    for (const { from, to } of ejections)
+      paint(from, to ?? Infinity, painter.hatch(theme.rule, 1.4));
   }
 
   /** A triangle at each step with an eviction. */
-  #drawEvictions(painter: CanvasPainter, scale: Scale) {
-    const { measures, firstStep } = this.replica.model;
+  #drawEvictions(painter: CanvasPainter, scale: Scale, { model }: Run) {
+    const { measures, firstStep } = model;
     const { theme } = painter;
     let end = -Infinity;
     for (let step = scale.first; step <= scale.last; step += 1) {
@@ -192,26 +268,22 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
   }
 
   #write() {
-    const { replica, cluster } = this.board;
+    const { replica, cluster, isThere } = this.board;
     const { at } = cluster.state;
     this.name.textContent = `Replica ${replica.id}`;
-    const role = replica.role && replica.role !== "both" ? `${replica.role}, ` : "";
-    const left = replica.left && at >= replica.left.at ? replica.left : null;
-    const { taken, all } = seatsAt(replica, at);
-    const queue = this.hasAxis ? this.#queueAt(at) : 0;
-    const words = left
-      ? `${role}left at ${duration(left.at)}: ${left.why}`
-      : all
-        ? `${role}${taken} of ${plural(all, "seat")}${queue ? `, ${queue} waiting` : ""}`
-        : `${role}not started`;
-    const none = this.hasAxis
-      ? ""
-      : replica.hasSteps
-        ? "; its log has no times"
-        : "; no request yet";
-    this.seats.textContent = words + none;
-    Object.assign(this.element.dataset, { seats: taken, waiting: queue, left: left ? "true" : "" });
-    const shown = this.packing.lanes.flat().length;
+    const { taken } = seatsAt(replica, at);
+    const queue = queueAt(replica, at);
+    this.seats.textContent = presenceWords(cluster.model, replica, at);
+    const left = !isThere && replica.leftBy(at) ? "true" : "";
+    Object.assign(this.element.dataset, {
+      seats: taken,
+      waiting: queue,
+      left,
+      there: isThere,
+      ejected: replica.ejectionAt(at) ? "true" : "",
+      runs: replica.runs.length,
+    });
+    const shown = this.runs.flatMap(({ packing }) => packing.lanes.flat()).length;
     this.lanes.setAttribute(
       "aria-label",
       `Lanes of replica ${replica.id}: ${plural(shown, "request")}`,
@@ -220,27 +292,35 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
     this.evictions.setAttribute("aria-label", `Evictions on replica ${replica.id}`);
   }
 
-  #queueAt(at: number) {
-    const { axis, model } = this.replica;
-    if (!axis || at < axis.from) return 0;
-    return model.measures.waiting[this.replica.stepAt(at) - model.firstStep];
-  }
-
-  /** The step, and the request in whose lane the pointer is. */
+  /** The run, the step, and the request in whose lane the pointer is. */
   placeAt(event: MouseEvent) {
-    const { scene, packing, replica } = this;
-    if (!scene) return null;
     const [left, top] = pointIn(this.lanes, event);
     const x = left - BLEED;
     const y = top - HEADROOM + this.scrolled;
-    const { scale } = scene;
-    const inPlot = x >= scale.left - 2 && x <= scale.right + 6;
-    const { firstStep, lastStep } = replica.model;
-    const step = Math.min(Math.max(scale.stepAt(x), firstStep), lastStep);
+    const { cluster, run: now } = this.board;
+    const { scale: whole } = cluster;
+    const inPlot = x >= whole.left - 2 && x <= whole.right + 6;
+    const time = whole.placeAt(x);
+    const index = inPlot
+      ? this.runs.findLastIndex((_, i) => this.#spanOf(i).from <= time)
+      : this.runs.findIndex(({ run }) => run === now);
+    const { run, scene, packing } = this.runs[index] ?? {};
+    if (!run || !scene || !packing) return null;
+    const { firstStep, lastStep } = run.model;
+    const step = Math.min(Math.max(scene.scale.stepAt(x), firstStep), lastStep);
     const lane = packing.lanes[Math.floor(y / this.pitch)];
     const stay = lane?.length ? occupant(lane, inPlot ? step : scene.step) : null;
     const isThere = stay && step >= stay.from - 1 && step <= stay.to + 4;
-    const span = stay && (isThere || !inPlot) ? replica.model.requests[stay.index] : null;
-    return { step, inPlot, span };
+    const span = stay && (isThere || !inPlot) ? run.model.requests[stay.index] : null;
+    return { run, step, inPlot, span };
   }
 }
+
+/** The frame of a run that is not at the cursor: the gutter and the arrows are not about it. */
+const silent = (model: Model) =>
+  ({
+    model,
+    step: model.lastStep,
+    story: { preemptions: [] },
+    phase: () => ({ kind: "", words: "" }),
+  }) as unknown as Frame;

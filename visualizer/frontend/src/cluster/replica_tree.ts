@@ -58,7 +58,7 @@ export class ReplicaTree extends TreePanel<ReplicaBoard> {
     const painter = this.gonePainter.begin(Number(this.width), ROW, 1, cluster.theme);
     const hue = cluster.hueOf(route);
     const span = model.spanOf(route);
-    const size = replica.model.settings.block_size;
+    const size = model.runOf(route)?.model.settings.block_size ?? 1;
     const text = visible((span?.texts ?? []).slice(gone.from * size).join(""));
     const room = Math.floor((Number(this.width) - 12) / 6.6);
     painter.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, 10, 11, {

@@ -118,11 +118,11 @@ function drawArrival(
 ) {
   const { route, x, base, mark, bar, barWidth, predicted, delivered, isNamed } = item;
   const { theme } = painter;
-  const { request } = route;
+  const { request, isLost } = route;
   const height = Math.min(MARK, Math.max(mark, 6));
   if (route === selected) painter.fill(x - 3, base - MARK - 3, mark + 6, MARK + 3, theme.ground);
   painter.mark(x, base - height, mark, height, model.laneOfRoute(route));
-  if (model.isLost(route)) {
+  if (isLost) {
     painter.line(x, base - height, x + mark, base, theme.ground, 3);
     painter.line(x, base - height, x + mark, base, theme.ink, 1.5);
   }

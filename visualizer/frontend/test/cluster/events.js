@@ -10,10 +10,10 @@ export const started = (router = "test") => ({
   options: {},
   t: { unix_us: 0 },
 });
-export const joined = (replica, offset = 0) => ({
+export const joined = (replica, offset = 0, at = 0) => ({
   type: "replica_joined",
   replica,
-  t: { at: 0, offset, rtt: 0 },
+  t: { at, offset, rtt: 0 },
 });
 export const left = (replica, at) => ({ type: "replica_left", replica, why: "died", t: { at } });
 export const of = (replica, seq, event) => ({ type: "of", replica, seq, event });
@@ -53,6 +53,30 @@ export const moved = (request, source, target, at) => ({
   blocks: 2,
   bytes: 8,
   t: { at, us: 500 },
+});
+
+export const ejected = (replica, at) => ({
+  type: "replica_ejected",
+  replica,
+  why: "silent",
+  t: { at },
+});
+export const returned = (replica, at, half_open = false) => ({
+  type: "replica_returned",
+  replica,
+  half_open,
+  t: { at },
+});
+export const failed = (request, replica, at, more = {}) => ({
+  type: "hop_failed",
+  request,
+  replica,
+  hop: "first_token",
+  noticed: "closed",
+  remedy: "elsewhere",
+  why: "reset",
+  t: { at, us: 100 },
+  ...more,
 });
 
 /** Events of a replica, numbered. */
@@ -107,5 +131,29 @@ export function twoReplicas() {
     routed(3, "b", 9000, { label: "Ben", hits: { a: 0, b: 4 }, scores: { a: 3, b: 1.5 } }),
     placed(3, "b", 3, 9000),
     ...b,
+  ];
+}
+
+/**
+ * Replica "b" of `twoReplicas` with a second engine, whose clock is 20 ms behind and whose request 1 is Eve: it leaves at
+ * 12 ms and joins again at 15 ms. "c" joins at 30 ms.
+ */
+export function twoRuns() {
+  const second = run(
+    "b",
+    make.started(),
+    make.arrived(1, "abcde", { label: "Eve", at: 1000 }),
+    ...step(1, 1, 2000, [make.admitted(1), make.allocated(1, 0, 1, 2)], [[1, 0, 5]]),
+  );
+  return [
+    ...twoReplicas(),
+    left("b", 12_000),
+    joined("b", 20_000, 15_000),
+    second[0],
+    routed(4, "b", 20_500, { label: "Eve" }),
+    placed(4, "b", 1, 20_600),
+    ...second.slice(1),
+    joined("c", 0, 30_000),
+    ...run("c", make.started()),
   ];
 }

@@ -17,7 +17,7 @@ for (const file of readdirSync(folder).filter((name) => name.endsWith(".jsonl"))
   model.read(readFileSync(join(folder, file)));
   model.end();
   const { wrong, ...facts } = clusterFacts(model);
-  const replicas = model.replicas.filter(({ hasBegun }) => hasBegun);
+  const replicas = model.replicas.flatMap(({ latest }) => latest ?? []);
   known[file.slice(0, -".jsonl".length)] = {
     facts: { ...facts, wrong: wrong.length },
     replicas: Object.fromEntries(
@@ -38,7 +38,7 @@ for (const file of readdirSync(folder).filter((name) => name.endsWith(".jsonl"))
       cached_tokens: model.delivered(route),
       routed_us: route.at,
       ttft_us: model.ttftOf(route),
-      lost: model.isLost(route),
+      lost: route.isLost,
     })),
   };
 }
