@@ -1,13 +1,14 @@
 """The cluster log: append, read, save, load, split.
 
 One file for a gateway and all its replicas, JSON Lines like `EventLog`. It splits back into one
-`EventLog` per replica, so everything that reads an engine's log reads a replica's.
+`EventLog` for each run of a replica, so everything that reads an engine's log reads a replica's.
 """
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Self
+from typing import Literal, NamedTuple, Self
 
 import msgspec
 
@@ -21,9 +22,100 @@ from engine.cluster.events import (
 )
 from engine.core.log.fold import State
 from engine.core.log.log import NOT_JSON, EventLog, JsonLines, LogError, apply, check_schema
-from engine.core.log.vocabulary import SCHEMA_VERSION, Event, Keyframe, RunStarted
+from engine.core.log.vocabulary import (
+    SCHEMA_VERSION,
+    Admitted,
+    Event,
+    Keyframe,
+    RequestArrived,
+    RunStarted,
+)
 
 _decoder = msgspec.json.Decoder(AnyClusterEvent)
+
+
+class RunCounter:
+    """Tells, event by event, to which run of its replica each event of a cluster log belongs.
+
+    A replica's engine that starts anew begins a run. A replica that the gateway had lost sight of goes
+    on with its run, in a second part if events are missing between.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._ends: dict[str, int] = {}  # replica -> number of its last event
+        self._names: dict[
+            str, list[str]
+        ] = {}  # replica -> the run's name, and that of the next event
+
+    def take(self, event: AnyClusterEvent) -> Literal["run", "part", "known", ""]:
+        """Count an event, and return what begins with it: a run, another part of one, or nothing.
+
+        "known" is a keyframe that repeats what the events before it have said.
+        """
+        if isinstance(event, ReplicaJoined):
+            self._names.setdefault(event.replica, ["", ""])[1] = event.run
+        if not isinstance(event, Of):
+            return ""
+        replica, end = event.replica, self._ends.get(event.replica)
+        self._ends[replica] = event.seq
+        if not isinstance(event.event, RunStarted | Keyframe):
+            return ""
+        before, name = self._names.get(replica, ("", ""))
+        self._names[replica] = [name, name]
+        goes_on = before == name and isinstance(event.event, Keyframe)
+        if goes_on and end is not None and event.seq >= end:
+            return "known" if event.seq == end else "part"
+        self._numbers[replica] = self.number(replica) + 1
+        return "run"
+
+    def number(self, replica: str) -> int:
+        """Return the number of a replica's latest run, from 1; 0 before its first event."""
+        return self._numbers.get(replica, 0)
+
+
+@dataclass
+class ReplicaRun:
+    """A run of a replica's engine, as far as the gateway followed it.
+
+    number  which of the replica's runs it is, from 1
+    joined  each time it joined, and when its clock was set again
+    left    each time it left; it is present at the end of the log if it joined after that
+    parts   its events: several logs if the gateway missed some between; all but the first begin with a
+            keyframe
+    """
+
+    replica: str
+    number: int
+    joined: list[ReplicaJoined] = field(default_factory=list)
+    left: list[ReplicaLeft] = field(default_factory=list)
+    parts: list[EventLog] = field(default_factory=list)
+
+    @property
+    def offset(self) -> int:
+        """The microseconds to add to the replica's times to get cluster time."""
+        return int(self.joined[-1].t.get("offset", 0)) if self.joined else 0
+
+    def part_with(self, request: int) -> EventLog:
+        """Return the part in which a request was admitted first; else the one in which it arrived."""
+        for part in self.parts:
+            if any(one.request == request for one in part.each(Admitted)):
+                return part
+        for part in self.parts:
+            if any(one.request == request for one in part.each(RequestArrived)):
+                return part
+        return self.parts[-1]
+
+
+class Part(NamedTuple):
+    """What a cluster log has of a replica, from its start or a gap to the next: one engine's log.
+
+    name  "0", or "0, run 2, part 1" if there are several
+    """
+
+    name: str
+    run: ReplicaRun
+    log: EventLog
 
 
 class ClusterLog(JsonLines):
@@ -77,24 +169,48 @@ class ClusterLog(JsonLines):
         return f"ClusterLog({len(self)} events, {len(replicas)} replicas)"
 
     @property
-    def replicas(self) -> dict[str, EventLog]:
-        """The log of each replica, by id, in the order in which they joined. Computed on access.
-
-        A log begins at the replica's latest start, or after the latest gap in what the gateway received
-        of it.
-        """
-        events: dict[str, list[Event]] = {}
-        ends: dict[str, int] = {}  # replica -> number of its last event
+    def runs(self) -> dict[str, list[ReplicaRun]]:
+        """Every run of each replica, by id, in the order in which they joined. Computed on access."""
+        runs: dict[str, list[ReplicaRun]] = {}
+        events: dict[str, list[list[Event]]] = {}  # of each replica's latest run
+        joined: dict[str, list[ReplicaJoined]] = {}  # since its last event
+        counter = RunCounter()
         for one in self:
-            if not isinstance(one, Of):
-                continue
-            if isinstance(one.event, RunStarted | Keyframe):
-                if isinstance(one.event, Keyframe) and ends.get(one.replica) == one.seq:
-                    continue  # it repeats what earlier events said
-                events[one.replica] = []
-            events[one.replica].append(one.event)
-            ends[one.replica] = one.seq
-        return {replica: EventLog.from_events(its) for replica, its in events.items()}
+            begins = counter.take(one)
+            if isinstance(one, ReplicaJoined):
+                joined.setdefault(one.replica, []).append(one)
+            elif isinstance(one, ReplicaLeft) and one.replica in runs:
+                runs[one.replica][-1].left.append(one)
+            elif isinstance(one, Of):
+                if begins == "run":
+                    run = ReplicaRun(one.replica, counter.number(one.replica))
+                    _end(runs.setdefault(one.replica, []), events.pop(one.replica, []))
+                    runs[one.replica].append(run)
+                    events[one.replica] = [[]]
+                elif begins == "part":
+                    events[one.replica].append([])
+                if begins != "known":
+                    events[one.replica][-1].append(one.event)
+                if one.replica in joined:
+                    runs[one.replica][-1].joined += joined.pop(one.replica)
+        for replica, parts in events.items():
+            _end(runs[replica], parts)
+        return runs
+
+    @property
+    def parts(self) -> list[Part]:
+        """Every log that this one splits into, replica by replica. Computed on access."""
+        return [
+            Part(_name(run, len(runs), number if len(run.parts) > 1 else 0), run, part)
+            for runs in self.runs.values()
+            for run in runs
+            for number, part in enumerate(run.parts, start=1)
+        ]
+
+    @property
+    def replicas(self) -> dict[str, EventLog]:
+        """The latest log of each replica, by id: its last run, after its last gap; `runs` has all."""
+        return {replica: runs[-1].parts[-1] for replica, runs in self.runs.items()}
 
     def offset(self, replica: str) -> int:
         """Return the microseconds to add to a replica's times to get cluster time.
@@ -113,6 +229,17 @@ class ClusterLog(JsonLines):
         log = cls()
         log._events.extend(cls._decoded(data, ClusterDecoder().decode, "a cluster"))
         return log
+
+
+def _end(runs: list[ReplicaRun], parts: list[list[Event]]) -> None:
+    """Give the last run its events."""
+    if parts:
+        runs[-1].parts = list(map(EventLog.from_events, parts))
+
+
+def _name(run: ReplicaRun, runs: int, part: int) -> str:
+    words = [run.replica, f"run {run.number}" * (runs > 1), f"part {part}" * bool(part)]
+    return ", ".join(filter(None, words))
 
 
 class ClusterDecoder:

@@ -77,12 +77,13 @@ class Dispatcher:
         *,
         url: str = "",
         role: str = "",
+        run: str = "",
         offset: int = 0,
         rtt: int = 0,
     ) -> None:
-        """Add a replica. `ReplicaJoined` describes the last four arguments."""
+        """Add a replica. `ReplicaJoined` describes the last five arguments."""
         t = {"at": now_us, "offset": offset, "rtt": rtt}
-        self.log.append(ReplicaJoined(replica, url, role, t))
+        self.log.append(ReplicaJoined(replica, url, role, run, t))
         self.replicas[replica] = Replica(replica)
         self.router.on_joined(replica, block_size)
 

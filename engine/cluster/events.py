@@ -82,15 +82,17 @@ class ClusterStarted(ClusterEvent):
 
 
 class ReplicaJoined(ClusterEvent):
-    """A replica is ready. `role` is "" unless replicas have different tasks.
+    """A replica is ready, or its clock was set again. `role` is "" unless replicas have roles.
 
-    t  `at`; cluster time is the replica's time plus `offset`; `rtt` is the round trip of the ping that
-       measured the offset, so the offset is wrong by at most half of it
+    run  names the run of its engine: another one numbers its requests and events anew; "" if unknown
+    t    `at`; cluster time is the replica's time plus `offset`; `rtt` is the round trip of the ping
+         that measured the offset, so the offset is wrong by at most half of it
     """
 
     replica: str
     url: str = ""
     role: str = ""
+    run: str = ""
     t: dict[str, Any] = {}  # at, offset, rtt
 
 

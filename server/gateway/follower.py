@@ -202,6 +202,7 @@ class Follower:
             gateway.now(),
             url=member.url,
             role=member.role,
+            run=run,
             offset=self._offset,
             rtt=self._rtt,
         )
@@ -210,7 +211,7 @@ class Follower:
 
     def _joined_event(self) -> ReplicaJoined:
         t = {"at": self._gateway.now(), "offset": self._offset, "rtt": self._rtt}
-        return ReplicaJoined(self.member.id, self.member.url, self.member.role, t)
+        return ReplicaJoined(self.member.id, self.member.url, self.member.role, self._run, t)
 
     def _leave(self, why: str, *, gone: bool = True) -> None:
         """Take the replica out of the log; if it is gone, its requests end here."""

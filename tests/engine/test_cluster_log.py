@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine import ClusterLog, Cost, EngineConfig, EventLog, LogError, Workload, simulate_cluster
 from engine.cluster import events as c
@@ -125,7 +126,7 @@ def test_another_schema_is_named(old: bytes, new: bytes) -> None:
         loaded(changed)
 
 
-def test_a_gap_that_ends_with_a_keyframe_begins_a_replica_s_log_anew() -> None:
+def test_a_gap_that_ends_with_a_keyframe_begins_another_part_of_the_run() -> None:
     whole = SMALL.replicas["0"]
     cut = len(whole) // 2
     keyframe = whole.state(cut).keyframe()
@@ -138,11 +139,76 @@ def test_a_gap_that_ends_with_a_keyframe_begins_a_replica_s_log_anew() -> None:
         if is_its and event.seq == cut:
             for log in (gap, full):
                 log.append(c.Of("0", cut, keyframe))
-    after_gap = ClusterLog.from_bytes(gap.to_bytes()).replicas["0"]
+    [run] = ClusterLog.from_bytes(gap.to_bytes()).runs["0"]
+    before_gap, after_gap = run.parts
+    assert list(before_gap) == list(whole)[:3]
     assert after_gap[0] == keyframe
     assert after_gap.next_seq == whole.next_seq
     assert after_gap.state().core() == whole.state().core()
     assert list(full.replicas["0"]) == list(whole)
+
+
+def run_twice(name: str, *, offset: int) -> ClusterLog:
+    """SMALL, and after it the same again, with a run of this name at each replica."""
+    log, started, later = ClusterLog(), *list(SMALL)[:1], list(SMALL)[1:]
+    for event in (started, *later):
+        log.append(event)
+    for replica in SMALL.replicas:
+        log.append(c.ReplicaLeft(replica, "its engine was restarted", {"at": 10_000_000}))
+    for event in later:
+        match event:
+            case c.ReplicaJoined():
+                event = replace(event, run=name, t=event.t | {"offset": offset})
+            case c.Routed():
+                t = {"at": event.t["at"] + offset}
+                event = replace(event, request=event.request + 10, t=t)
+            case c.Placed():
+                event = replace(event, request=event.request + 10)
+        log.append(event)
+    return log
+
+
+def test_every_run_of_a_replica_is_kept_and_counted() -> None:
+    once, twice = read(SMALL), run_twice("b", offset=20_000_000)
+    assert {one: len(runs) for one, runs in twice.runs.items()} == dict.fromkeys(SMALL.replicas, 2)
+    for replica, runs in twice.runs.items():
+        assert [list(part) for run in runs for part in run.parts] == [
+            list(SMALL.replicas[replica])
+        ] * 2
+        assert [(len(run.joined), run.offset, len(run.left)) for run in runs] == [
+            (1, 0, 1),
+            (1, 20_000_000, 0),
+        ]
+    rows = read(twice).decision_rows
+    for run, its in ((1, rows[:4]), (2, rows[4:])):
+        for row, before in zip(its, once.decision_rows, strict=True):
+            assert row.its_run == run
+            assert (row.its_request, row.cached_tokens) == (
+                before.its_request,
+                before.cached_tokens,
+            )
+            assert row.ttft_ms == pytest.approx(before.ttft_ms)
+    delivered = read(twice).token_rows
+    assert [row.text for row in delivered] == [row.text for row in once.token_rows] * 2
+    assert {row.request for row in delivered} == {row.request for row in rows}
+    assert read(twice).why_missed(rows[-1].request).found == rows[-1].cached_tokens
+    names = [part.name for part in twice.parts]
+    assert names == [f"{one}, run {run}" for one in SMALL.replicas for run in (1, 2)]
+    assert read(twice).regimes.waits == {
+        one: 2 * waits for one, waits in once.regimes.waits.items()
+    }
+
+
+def test_a_keyframe_of_another_run_is_told_from_a_gap_by_the_run_s_name() -> None:
+    whole, keyframes = SMALL.replicas["0"], list[int]()
+    for name in ("a", "b"):
+        log = ClusterLog()
+        for event in SMALL:
+            log.append(replace(event, run="a") if isinstance(event, c.ReplicaJoined) else event)
+        log.append(c.ReplicaJoined("0", run=name, t={"at": 1}))
+        log.append(c.Of("0", 90_000, replace(whole.state().keyframe(), seq=90_000)))
+        keyframes.append(len(log.runs["0"]))
+    assert keyframes == [1, 2]
 
 
 def test_a_row_has_the_prediction_and_what_was_delivered() -> None:

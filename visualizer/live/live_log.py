@@ -118,12 +118,10 @@ class LiveLog:
         """Return what limited the run so far, in the events that are kept; {} before the first one."""
         with self._changed:
             log = self._log
-            replicas = log.replicas if isinstance(log, ClusterLog) else {}
+            parts = log.parts if isinstance(log, ClusterLog) else []
             events = list(log) if isinstance(log, EventLog) else []
         if isinstance(log, ClusterLog):
-            return ClusterRegimes(
-                {name: regimes_of(one) for name, one in replicas.items()}
-            ).as_dict()
+            return ClusterRegimes([(part, regimes_of(part.log)) for part in parts]).as_dict()
         return regimes_of(EventLog.from_events(events)).as_dict() if events else {}
 
     def engine_log(self) -> EventLog:

@@ -44,7 +44,7 @@ def summary(log: EventLog | ClusterLog) -> str:
     facts the log lacks. That of a cluster has those of its replicas.
     """
     if isinstance(log, ClusterLog):
-        parts = [f"replica {name}\n{summary(one)}" for name, one in log.replicas.items()]
+        parts = [f"replica {part.name}\n{summary(part.log)}" for part in log.parts]
         return "\n\n".join([read(log).regimes.sentence, *parts])
     return _Summary(log).text()
 

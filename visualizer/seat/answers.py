@@ -4,8 +4,8 @@
     {"seat": "take", "step": 20, "choice": {"type": "victim", "request": 1}}
     {"seat": "helped"}                                       one answer per change, and the best ones
 
-Of a cluster's log, `replica` names the replica, which is run again alone: its requests come when the
-router sent them. A gateway asks the replica itself.
+Of a cluster's log, `replica` names the replica, or one of its runs as `ClusterLog.parts` does. It is
+run again alone: its requests come when the router sent them. A gateway asks the replica itself.
 A notebook's kernel, a page's Python and a server's worker process all answer with `answers`, an
 iterator, so that a page can show progress. Bytes are packed logs.
 """
@@ -58,7 +58,9 @@ class Seats:
     def json_lines(self, asked: Mapping[str, Any]) -> Iterator[bytes]:
         """Yield the answers to a question as lines of JSON, with bytes in base64."""
         replica = str(asked.get("replica", ""))
-        logs = self.log.replicas if isinstance(self.log, ClusterLog) else {replica: self.log}
+        logs = {replica: self.log} if isinstance(self.log, EventLog) else self.log.replicas
+        if isinstance(self.log, ClusterLog):
+            logs = {part.name: part.log for part in self.log.parts} | logs
         if replica not in logs:
             names = ", ".join(logs) or "none"
             yield _line({"error": f"replica must be one of {names}, got {replica!r}", "done": True})

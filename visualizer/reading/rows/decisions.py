@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.cluster import events as c
+from engine.cluster.cluster_log import RunCounter
 from engine.core.log import vocabulary as v
 from visualizer.reading.rows.times import in_ms
 
@@ -14,8 +15,8 @@ class DecisionRow(msgspec.Struct, kw_only=True, gc=False):
     is prefilled on one replica and decoded on another; only the second of these has a first token. An
     LMTP connection is one request: its row is about the connection, and has no outcome.
 
-    Identity: request (its number in the cluster), label, attempt (1 or 2), replica, its_request (its
-    number in the replica's log).
+    Identity: request (its number in the cluster), label, attempt (1 or more), replica, its_run (which
+    of the replica's runs, from 1) and its_request (its number in the log of that run).
     Decision: reason; load (requests in flight on the chosen replica); prompt_tokens;
     predicted_tokens of them were predicted to be cached there, and cached_tokens were, when the
     replica admitted the request.
@@ -28,6 +29,7 @@ class DecisionRow(msgspec.Struct, kw_only=True, gc=False):
     label: str
     attempt: int
     replica: str
+    its_run: int | None = None
     its_request: int | None = None
     reason: c.RoutingReason
     load: int
@@ -43,14 +45,18 @@ class DecisionRow(msgspec.Struct, kw_only=True, gc=False):
 def decision_rows(events: Iterable[c.ClusterEvent]) -> list[DecisionRow]:
     """Return one row per decision, in order."""
     table = _Table()
-    later = list[c.Of]()
+    later = list[tuple[c.Of, int, int]]()
+    counter = RunCounter()
     for event in events:
+        counter.take(event)
         if isinstance(event, c.Of):
-            later.append(event)  # it may have arrived before the `placed` that names its request
+            # It may have arrived before the `placed` that names its request.
+            run, offset = counter.number(event.replica), table.offsets.get(event.replica, 0)
+            later.append((event, run, offset))
         else:
-            table.add(event)
-    for event in later:
-        table.add_outcome(event)
+            table.add(event, counter)
+    for one in later:
+        table.add_outcome(*one)
     return table.rows
 
 
@@ -61,16 +67,17 @@ class _Table:
         self.rows: list[DecisionRow] = []
         self._latest: dict[int, DecisionRow] = {}  # by request
         self._routed: dict[int, int | None] = {}  # request -> when it was first routed
-        self._placed: dict[tuple[str, int], DecisionRow] = {}  # (replica, its request) -> row
-        self._offsets: dict[str, int] = {}
+        # (replica, number of its run, its request) -> row
+        self._placed: dict[tuple[str, int, int], DecisionRow] = {}
+        self.offsets: dict[str, int] = {}  # of each replica, now
         self._block_sizes: dict[str, int] = {}
         self._prefills: set[str] = set()  # replicas whose tokens reach no client
 
-    def add(self, event: c.ClusterEvent) -> None:
+    def add(self, event: c.ClusterEvent, runs: RunCounter) -> None:
         """Add what the gateway did."""
         match event:
             case c.ReplicaJoined():
-                self._offsets[event.replica] = event.t.get("offset", 0)
+                self.offsets[event.replica] = event.t.get("offset", 0)
                 if event.role == "prefill":
                     self._prefills.add(event.replica)
             case c.Routed():
@@ -94,13 +101,14 @@ class _Table:
                 if placed is None or placed.reason == "pinned":
                     return
                 if placed.replica == event.replica:
+                    placed.its_run = run = runs.number(event.replica)
                     placed.its_request = event.its_request
-                    self._placed.setdefault((event.replica, event.its_request), placed)
+                    self._placed.setdefault((event.replica, run, event.its_request), placed)
             case c.RequestLost() if event.request in self._latest:
                 self._latest[event.request].lost = True
 
-    def add_outcome(self, of: c.Of) -> None:
-        """Add what happened on the replica."""
+    def add_outcome(self, of: c.Of, run: int, offset: int) -> None:
+        """Add what happened on the replica, in a run, with this offset of its clock."""
         event, replica = of.event, of.replica
         match event:
             case v.RunStarted():
@@ -108,14 +116,14 @@ class _Table:
             case v.Keyframe():
                 self._block_sizes[replica] = event.state.settings["block_size"]
             case v.Admitted():
-                row = self._placed.get((replica, event.request))
+                row = self._placed.get((replica, run, event.request))
                 if row is not None and row.cached_tokens is None and not event.resumed:
                     row.cached_tokens = len(event.blocks) * self._block_sizes[replica]
             case v.StepFinished() if replica not in self._prefills:
                 for gain in event.tokens:
-                    row = self._placed.get((replica, gain.request))
+                    row = self._placed.get((replica, run, gain.request))
                     if row is not None and row.ttft_ms is None and "end" in event.t:
-                        self._add_first_token(row, event.t["end"] + self._offsets.get(replica, 0))
+                        self._add_first_token(row, event.t["end"] + offset)
 
     def _add_first_token(self, row: DecisionRow, at: int) -> None:
         routed = self._routed[row.request]

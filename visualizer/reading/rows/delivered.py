@@ -5,8 +5,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from engine.cluster import events as c
+from engine.cluster.cluster_log import RunCounter
 from engine.core.log import vocabulary as v
 from visualizer.reading.rows.times import in_ms
+
+_Sequence = tuple[str, int, int]  # a replica, the number of its run, and a request there
 
 
 class DeliveredRow(msgspec.Struct, gc=False):
@@ -30,13 +33,16 @@ class DeliveredRow(msgspec.Struct, gc=False):
 
 def delivered_rows(events: Iterable[c.ClusterEvent]) -> list[DeliveredRow]:
     """Return one row per token, in the order in which the gateway learned of them."""
-    later, labels, offsets = list[c.Of](), dict[int, str](), dict[str, int]()
-    placed: dict[tuple[str, int], int] = {}  # (replica, its request) -> request
+    later, labels, offsets = list[tuple[c.Of, int, int]](), dict[int, str](), dict[str, int]()
+    placed: dict[_Sequence, int] = {}
     prefills: set[str] = set()
+    counter = RunCounter()
     for event in events:
+        counter.take(event)
         match event:
-            case c.Of():
-                later.append(event)  # it may precede the `placed` that names its request
+            case c.Of(replica=replica):
+                # It may precede the `placed` that names its request.
+                later.append((event, counter.number(replica), offsets.get(replica, 0)))
             case c.ReplicaJoined():
                 offsets[event.replica] = event.t.get("offset", 0)
                 if event.role == "prefill":
@@ -44,28 +50,29 @@ def delivered_rows(events: Iterable[c.ClusterEvent]) -> list[DeliveredRow]:
             case c.Routed():
                 labels[event.request] = event.label
             case c.Placed():
-                placed.setdefault((event.replica, event.its_request), event.request)
-    return list(_rows([of for of in later if of.replica not in prefills], labels, offsets, placed))
+                run = counter.number(event.replica)
+                placed.setdefault((event.replica, run, event.its_request), event.request)
+    return list(_rows([one for one in later if one[0].replica not in prefills], labels, placed))
 
 
 def _rows(
-    events: Iterable[c.Of],
+    events: Iterable[tuple[c.Of, int, int]],
     labels: dict[int, str],
-    offsets: dict[str, int],
-    placed: dict[tuple[str, int], int],
+    placed: dict[_Sequence, int],
 ) -> Iterator[DeliveredRow]:
-    before: dict[tuple[str, int], int | None] = {}  # a sequence -> when it had its last token
-    for of in events:
+    """Yield the rows. Each event comes with the number of its run, and the offset of its clock."""
+    before: dict[_Sequence, int | None] = {}  # when it had its last token
+    for of, run, offset in events:
         event = of.event
         if isinstance(event, v.Forked):
-            request = placed.get((of.replica, event.parent))
+            request = placed.get((of.replica, run, event.parent))
             if request is not None:
-                placed[of.replica, event.request] = request
+                placed[of.replica, run, event.request] = request
         if not isinstance(event, v.StepFinished):
             continue
-        at = event.t["end"] + offsets.get(of.replica, 0) if "end" in event.t else None
+        at = event.t["end"] + offset if "end" in event.t else None
         for gain in event.tokens:
-            sequence = (of.replica, gain.request)
+            sequence = (of.replica, run, gain.request)
             if (request := placed.get(sequence)) is None:
                 continue  # sent to the replica directly
             for text in gain.texts:

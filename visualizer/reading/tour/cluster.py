@@ -289,11 +289,10 @@ def _handover(of: _Cluster) -> Scene | None:
 
 def worst_replica(log: ClusterLog) -> list[Scene]:
     """Tell about the replica at which requests wait longest."""
-    replicas = log.replicas
-    waits = {name: sum(regimes_of(one).waited.values()) for name, one in replicas.items()}
-    worst = max(waits, key=lambda name: waits[name], default=None)
-    if worst is None or not waits[worst]:
+    waits = [(sum(regimes_of(part.log).waited.values()), part) for part in log.parts]
+    longest, worst = max(waits, key=lambda one: one[0], default=(0, None))
+    if worst is None or not longest:
         return []
-    of = Material(replicas[worst], request_names(replicas[worst]))
+    of = Material(worst.log, request_names(worst.log))
     found = [scene for kind in _OF_A_REPLICA if (scene := kind(of)) is not None]
     return [scene.of_replica(worst) for scene in sorted(found, key=lambda one: one.step or 0)]

@@ -4,9 +4,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from textwrap import fill
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from visualizer.reading.tour.claims import Claim, Sentence, plain
+
+if TYPE_CHECKING:
+    from engine.cluster.cluster_log import Part
 
 # run     memory, seats and queue over the whole log
 # lanes   requests over the steps around the scene's
@@ -53,6 +56,7 @@ class Scene:
     window     the first and the last step that are lit in the picture of the whole run
     question   what `why` answers; "{}" in it stands for the first lit request
     replica    of a cluster's log; "" of one engine's, or if the scene is about all of them
+    its_run    which run of the replica, from 1
     run        0 or 1: of a comparison, the log that the pictures show
     """
 
@@ -71,6 +75,7 @@ class Scene:
     question: str = ""
     why: str = ""
     replica: str = ""
+    its_run: int = 0
     run: int = 0
 
     @property
@@ -85,9 +90,10 @@ class Scene:
         """The sentences as text."""
         return " ".join(map(plain, self.sentences))
 
-    def of_replica(self, replica: str) -> "Scene":
-        """Return the scene for a replica of a cluster, which its title names."""
-        return replace(self, replica=replica, title=f"replica {replica}: {self.title}")
+    def of_replica(self, part: "Part") -> "Scene":
+        """Return the scene for a run of a cluster's replica, which its title names."""
+        title, run = f"replica {part.name}: {self.title}", part.run
+        return replace(self, replica=run.replica, its_run=run.number, title=title)
 
     def of_run(self, run: int, name: str) -> "Scene":
         """Return the scene for one of two compared runs, which its title names."""
@@ -95,7 +101,18 @@ class Scene:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what a page shows, as plain values. A request's name is a pair of text and id."""
-        shown = ("kind", "title", "step", "panel", "window", "question", "why", "replica", "run")
+        shown = (
+            "kind",
+            "title",
+            "step",
+            "panel",
+            "window",
+            "question",
+            "why",
+            "replica",
+            "its_run",
+            "run",
+        )
         lists = ("beside", "requests", "twins", "blocks")
         return {
             **{name: getattr(self, name) for name in shown},

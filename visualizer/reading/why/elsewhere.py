@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from engine.cluster.cluster_log import ClusterLog, ClusterState
+from engine.cluster.cluster_log import ClusterLog, ClusterState, RunCounter
 from engine.cluster.events import Of, Placed, Routed
 from engine.core.log import vocabulary as v
 from visualizer.reading.why.find import request_named
@@ -21,31 +21,39 @@ def why_missed_in_cluster(log: ClusterLog, request: int | str) -> WhyMissed:
     For the other replicas, this is what the gateway knew when it learned of the admission. Raises
     WhyError for a request that is not in the log.
     """
-    names, places = dict[int, str](), dict[int, Placed]()
+    names, places = dict[int, str](), dict[int, tuple[Placed, int]]()
+    counter = RunCounter()
     for event in log:
+        counter.take(event)
         match event:
             case Routed():
                 names.setdefault(event.request, event.label or f"r{event.request}")
             case Placed():
-                places.setdefault(event.request, event)
+                places.setdefault(event.request, (event, counter.number(event.replica)))
     number = request_named({one: names.get(one, f"r{one}") for one in places}, request)
-    place = places[number]
-    answer = why_missed(log.replicas[place.replica], place.its_request)
+    place, run = places[number]
+    part = log.runs[place.replica][run - 1].part_with(place.its_request)
+    answer = why_missed(part, place.its_request)
     if answer.kind in ("whole", "off", "scored", "waiting", "before", "unknown"):
         return answer
-    replica, tokens = _longest_elsewhere(log, place, answer)
+    replica, tokens = _longest_elsewhere(log, place, run, answer)
     if tokens <= answer.found:
         return answer
     kind = "other_replica" if answer.kind in _REPLACED else answer.kind
     return replace(answer, kind=kind, elsewhere=(replica, tokens))
 
 
-def _longest_elsewhere(log: ClusterLog, place: Placed, answer: WhyMissed) -> tuple[str, int]:
+def _longest_elsewhere(
+    log: ClusterLog, place: Placed, run: int, answer: WhyMissed
+) -> tuple[str, int]:
     """Return the other replica that had most of the prompt cached, and how much, in whole blocks."""
-    cluster = ClusterState()
+    cluster, counter = ClusterState(), RunCounter()
     for event in log:
+        counter.take(event)
         match event:
-            case Of(replica=place.replica, event=v.Admitted(request=place.its_request)):
+            case Of(replica=place.replica, event=v.Admitted(request=place.its_request)) if (
+                counter.number(place.replica) == run
+            ):
                 break
         cluster.add(event)
     request = cluster.states[place.replica].requests[place.its_request]

@@ -8,7 +8,7 @@ export const SCHEMA = 1;
 
 export const VOCABULARY = {
   cluster_started: "schema:i router:s options:{a t?:{a",
-  replica_joined: "replica:s url?:s role?:s t?:{a",
+  replica_joined: "replica:s url?:s role?:s run?:s t?:{a",
   replica_left: "replica:s why:s t?:{a",
   of: "replica:s seq:i event:*",
   routed: "request:i label:s replica:s attempt:i reason:'least_cached|least_loaded|least_work|less_loaded_of_two|load_unbalanced|longest_prefix|lowest_cost|next_in_turn|pinned|prefix_on_its_way|random prompt:i hits:{i loads:{i scores:{n terms?:{{n ties?:{{n output?:i t?:{a",
