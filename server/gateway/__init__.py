@@ -12,6 +12,7 @@ proxy.py         one request: route it, pass its output on, send it to another r
 roles.py         prefill here, decode there: moves KV between replicas
 lmtp.py          one LMTP connection, pinned to a replica
 events.py        /events and /trace
+health.py        how many replicas accept requests, and what is wrong with the others
 operation.py     /health, /ready, the controls, routes that any replica can answer
 metrics.py       /metrics: each replica's, and sums
 app.py           `underglass serve --replica URL`: the routes, inside the middleware of one server

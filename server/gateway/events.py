@@ -104,7 +104,7 @@ def _replica_status(follower: Follower) -> dict[str, Any]:
         "url": member.url,
         "role": member.role,
         "ready": follower.ready,
-        "not_ready": status.get("not_ready", "" if follower.joined else "it cannot be reached"),
+        "not_ready": follower.problem[1],
         "paused": status.get("paused", False),
         "holding": status.get("holding", False),
     }

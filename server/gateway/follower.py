@@ -13,7 +13,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 import aiohttp
 import msgspec
@@ -31,6 +32,8 @@ logger = logging.getLogger("underglass")
 PINGS = 8
 # A connection that broke sooner than this is not opened again at once, because it would break again.
 _SHORT_SECONDS = 1.0
+
+Problem = Literal["", "unreachable", "ejected", "not_ready"]
 
 _decode = msgspec.json.Decoder(AnyEvent).decode
 
@@ -62,6 +65,7 @@ class Follower:
     joined   whether the log says that it is present
     retired  why no more requests are routed to it, or ""
     ejected  why it gets no requests although it is present, or ""
+    since    when `problem` was last solved or got another state
     work     blocks that need the replica; they end when it leaves
     """
 
@@ -75,6 +79,8 @@ class Follower:
         self._run = self._last_id = ""  # the run that is followed, and its last event received
         self.retired = ""
         self.ejected = ""
+        self._gone = "it has not answered yet"
+        self._state, self.since = "unreachable", datetime.now(UTC)
         self.work = Scopes()
         self._task = asyncio.create_task(self._follow_forever())
 
@@ -94,7 +100,22 @@ class Follower:
     @property
     def ready(self) -> bool:
         """Whether the replica accepts requests."""
-        return self.joined and not (self.retired or self.ejected or self.status.get("not_ready"))
+        return not self.retired and not self.problem[0]
+
+    @property
+    def problem(self) -> tuple[Problem, str]:
+        """Why the replica can accept no requests, as a state and in words; empty if it can."""
+        if not self.joined:
+            return "unreachable", self._gone
+        if self.ejected:
+            return "ejected", self.ejected
+        reason = self.status.get("not_ready", "")
+        return ("not_ready" if reason else ""), reason
+
+    def changed(self) -> None:
+        """Note the time if `problem` has another state than before."""
+        if self._state != (state := self.problem[0]):
+            self._state, self.since = state, datetime.now(UTC)
 
     async def _follow_forever(self) -> None:
         loop, where = asyncio.get_running_loop(), f"replica {self.member.id} at {self.member.url}"
@@ -186,6 +207,7 @@ class Follower:
             gateway.dispatcher.event(self.member.id, int(seq), event, gateway.now())
         elif head == b"event: status":
             self.status = msgspec.json.decode(data)
+            self.changed()
             self._gateway.log.wake()
 
     async def _join(self, run: str, event: Event) -> None:
@@ -207,6 +229,7 @@ class Follower:
             rtt=self._rtt,
         )
         self._run, self.joined = run, True
+        self.changed()
         logger.info("Replica %s at %s has joined", member.id, member.url)
 
     def _joined_event(self) -> ReplicaJoined:
@@ -215,9 +238,11 @@ class Follower:
 
     def _leave(self, why: str, *, gone: bool = True) -> None:
         """Take the replica out of the log; if it is gone, its requests end here."""
+        self._gone = why
         if not self.joined:
             return
         self.joined, self.status = False, {}
+        self.changed()
         self._gateway.dispatcher.leave(self.member.id, why, self._gateway.now())
         if gone:
             self.work.end()

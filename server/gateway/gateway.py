@@ -7,10 +7,11 @@ import asyncio
 import logging
 import signal
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import aiohttp
 import msgspec
@@ -23,12 +24,15 @@ from server.core.event_log import Followed
 from server.core.settings import ServerSettings
 from server.gateway.failures import Deadlines
 from server.gateway.follower import Follower, Times
+from server.gateway.health import what_is_missing
 from server.gateway.replica_set import Member, ReplicaSet
 from server.gateway.roles import DECODE, PREFILL, KVMover, role_of_next
 from server.gateway.upstream import LostError, Scopes, open_session
 from server.http.errors import ApiError, unavailable
 
 logger = logging.getLogger("underglass")
+
+_REMOVED = 100  # members that /health can still name while others are started in their place
 
 
 class ClusterWindow(ClusterLog, Followed):
@@ -62,7 +66,9 @@ class Gateway:
     deadlines  how long the gateway waits for a replica
     router_name  the router's name in the log
     session    the HTTP client for all replicas
+    members    the replica set: how many replicas should run, and what Ray does
     followers  by id: the members of the replica set, present or not
+    removed    the latest members that were removed: id, why and when
     log        the cluster log; `dispatcher` writes it
     routed     number of decisions by replica and reason
     draining   the gateway is about to stop and accepts no more requests
@@ -87,7 +93,8 @@ class Gateway:
         self._stopped = False
         self.gave_up = asyncio.Event()  # never set: a gateway waits for replicas
         self._keys = settings
-        self._replicas = replicas
+        self.members = replicas
+        self.removed: deque[tuple[str, str, datetime]] = deque(maxlen=_REMOVED)
         self._roles = roles
         self._start = time.perf_counter_ns()
         self.log = ClusterWindow(settings.log_window)
@@ -117,7 +124,7 @@ class Gateway:
     def start(self) -> None:
         """Connect to the replicas; called on the event loop."""
         self.session: aiohttp.ClientSession = open_session(self._keys)
-        self._starting = asyncio.create_task(self._replicas.start(self._add, self._remove))
+        self._starting = asyncio.create_task(self.members.start(self._add, self._remove))
         self._starting.add_done_callback(_stop_if_failed)
 
     async def drain(self) -> None:
@@ -141,7 +148,7 @@ class Gateway:
         for follower in list(self.followers.values()):
             await follower.stop()
         await self.session.close()
-        await self._replicas.stop()
+        await self.members.stop()
         return True
 
     def _add(self, member: Member) -> None:
@@ -154,7 +161,9 @@ class Gateway:
 
     def _remove(self, id_: str, why: str) -> None:
         if follower := self.followers.get(id_):
+            self.removed.append((id_, why, datetime.now(UTC)))
             follower.retire(why)
+            self.log.wake()
 
     # Replicas
 
@@ -174,8 +183,7 @@ class Gateway:
             return "the gateway is shutting down"
         if self.ready:
             return ""
-        urls = ", ".join(one.member.url for one in self.followers.values())
-        return f"no replica can be reached: waiting for {urls or 'the first one'}"
+        return what_is_missing(self) or "no replica has been started yet"
 
     @property
     def trace_error(self) -> str:

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from server.api.metrics import CONTENT_TYPE, TEXT
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
+from server.gateway.health import counts
 from server.gateway.upstream import LostError, lost
 
 
@@ -78,9 +79,10 @@ class _Cluster(Collector):
 
     def _own(self) -> Iterator[Metric]:
         gateway = self._gateway
-        yield GaugeMetricFamily(
-            "cluster:replicas", "Replicas that accept requests.", value=len(gateway.ready)
-        )
+        replicas = GaugeMetricFamily("cluster:replicas", "Replicas by state.", labels=["state"])
+        for state, count in counts(gateway).items():
+            replicas.add_metric([state], count)
+        yield replicas
         running = GaugeMetricFamily(
             "cluster:requests_in_flight", "Requests routed and not ended.", labels=["replica"]
         )

@@ -5,20 +5,20 @@ one server does, and sends the cluster's key to the replicas.
 """
 
 import asyncio
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from engine.cluster.events import Controlled
 from server.api import adapters, status
-from server.api.operation import EngineCounts, Ready, check_allowed, engine_counts
+from server.api.operation import Ready, check_allowed
 from server.api.seat import LINES, SeatQuestion
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
+from server.gateway.health import ClusterHealth, health_of, what_is_missing
 from server.gateway.upstream import LostError, lost, request_headers, response_headers
 from server.http.errors import ApiError, unavailable
 
@@ -51,37 +51,10 @@ OneReplica = Annotated[
 ]
 
 
-class ReplicaHealth(EngineCounts):
-    """A replica after the last step that the gateway knows of."""
+class ClusterReady(Ready):
+    """A gateway that accepts requests."""
 
-    url: str
-    role: str
-    status: Literal["ok", "not_ready"]
-    not_ready: str = Field(description="Why it accepts no requests; empty if it does.")
-    trace_error: str = Field(description="Why its `--trace-file` is no longer written, or empty.")
-    in_flight: int = Field(
-        description="Requests of this gateway that the replica has not answered."
-    )
-
-
-class MovingCosts(BaseModel):
-    """Milliseconds that moving KV between replicas and computing it took when the gateway started."""
-
-    fixed_ms: float = Field(description="A move, however long.")
-    block_ms: float = Field(description="For each block of a move.")
-    token_ms: float = Field(description="For computing the KV of a token.")
-
-
-class ClusterHealth(BaseModel):
-    """The replicas that can be reached, by id, and those that the gateway waits for."""
-
-    status: Literal["ok", "draining", "no_replica"]
-    router: str
-    replicas: dict[str, ReplicaHealth]
-    waiting_for: dict[str, str] = Field(description="By id: the URL of a replica that is missing.")
-    moving: MovingCosts | None = Field(
-        description="With --roles, once the costs are measured; until then no KV is moved."
-    )
+    missing: str = Field(description="Which replicas accept none, and why; empty if all do.")
 
 
 def routes(gateway: Gateway) -> APIRouter:
@@ -94,16 +67,17 @@ def routes(gateway: Gateway) -> APIRouter:
 
         Only a gateway's answer has `replicas`.
         """
-        told = _health(gateway)
+        told = health_of(gateway)
         if told.status == "no_replica":
             response.status_code = 503
         return told
 
     @router.get("/ready", tags=["Operation"])
-    async def ready() -> Ready:
+    async def ready() -> ClusterReady:
         """Return 200 if at least one replica accepts requests; otherwise 503."""
         gateway.check_accepting()
-        return Ready(status="ready", trace_error=gateway.trace_error)
+        missing = what_is_missing(gateway)
+        return ClusterReady(status="ready", trace_error=gateway.trace_error, missing=missing)
 
     router.include_router(
         status.routes_of(
@@ -142,39 +116,6 @@ def routes(gateway: Gateway) -> APIRouter:
             path, _use_a_replica(gateway), methods=[method], include_in_schema=False
         )
     return router
-
-
-def _health(gateway: Gateway) -> ClusterHealth:
-    states, load = gateway.log.state.states, gateway.dispatcher.replicas
-    replicas = {
-        id_: ReplicaHealth(
-            url=follower.member.url,
-            role=follower.member.role,
-            status="ok" if follower.ready else "not_ready",
-            not_ready=follower.status.get("not_ready", ""),
-            trace_error=follower.status.get("trace_error", ""),
-            in_flight=load[id_].in_flight,
-            **engine_counts(states[id_]),
-        )
-        for id_, follower in gateway.followers.items()
-        if follower.joined and id_ in states
-    }
-    missing = {
-        id_: follower.member.url
-        for id_, follower in gateway.followers.items()
-        if id_ not in replicas
-    }
-    word: Literal["ok", "draining", "no_replica"] = "ok"
-    if gateway.not_ready:
-        word = "draining" if gateway.draining else "no_replica"
-    costs = gateway.mover.costs
-    return ClusterHealth(
-        status=word,
-        router=gateway.router_name,
-        replicas=replicas,
-        waiting_for=missing,
-        moving=MovingCosts(**asdict(costs)) if costs is not None else None,
-    )
 
 
 def _add_control(router: APIRouter, gateway: Gateway, name: str) -> None:

@@ -18,6 +18,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from server.core.engine_client import StartError
-from server.gateway.replica_set import Member
+from server.gateway.replica_set import Member, RayHealth
 from server.process import ServerError
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class RaySet:
         self._application = f"underglass-{secrets.token_hex(4)}"  # a cluster may serve several
         self._members: dict[str, str] = {}  # Serve's id -> ours
         self._joined = 0
+        self.desired, self.since = options.replicas, datetime.now(UTC)
+        self.ray = RayHealth(status="ok", reason="", since=self.since)
 
     @contextmanager
     def running(self) -> Iterator[None]:

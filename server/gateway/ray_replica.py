@@ -4,8 +4,16 @@ The actor starts the server as a process of its own, by the command `underglass 
 every route and limit of a single server, and Ray's threads do not share the interpreter lock with its
 tokens. Ray places the actor, asks for its health, replaces it and stops it; it never sees a token.
 
-In whatever way the actor ends, the server's stdin closes and the server stops. When the server ends
-first, the actor ends with it, so that Ray replaces both.
+Each process has one other that starts it again:
+
+    engine's process   the server starts it again, once a minute at most, or ends (`core/models.py`)
+    server             the actor starts it again in its place: the replica keeps its id and its address
+    actor              Ray starts another replica
+
+The actor also ends a server whose engine is stuck or has failed for a few seconds, or that no longer
+answers. An engine that the server is just starting again is no reason for that. The actor ends itself
+if its server cannot be started again, or ends within seconds again and again. In whatever way the actor
+ends, the server's stdin closes and the server stops after its running requests.
 
 Differs from vLLM's and SGLang's Ray executors: they make an actor of each GPU worker of one engine. Ray
 Serve LLM makes an actor of each engine, too, and sends tokens through Ray.
@@ -15,21 +23,29 @@ import asyncio
 import json
 import math
 import os
+import sys
 import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from ray.serve._private import replica as serve_replica
 from ray.util import get_node_ip_address
 
-from server.process import BackgroundServer
+from server.process import BackgroundServer, ServerError
 from underglass import child
 
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
 _ANSWER_SECONDS = 5.0  # how long the actor waits for an answer of the server
+# For how long an engine may be stuck or have failed, and a server may not answer, before it is ended.
+_FAILED_SECONDS, _SILENT_SECONDS = 3.0, 20.0
+# A server that has ended so often in a row, sooner after its start than this, will do so again.
+_SHORT_RUNS, _SHORT_SECONDS = 5, 5.0
 _bind = serve_replica.add_port_to_grpc_server
 # A load balancer or a proxy in the environment must not get between the actor and its server.
 _open = build_opener(ProxyHandler({})).open
@@ -48,21 +64,40 @@ class EngineReplica:
         os.environ.update(environment, UNDERGLASS_HOST=address)
         key = environment.get("UNDERGLASS_API_KEY")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._server = BackgroundServer(child.python("underglass", "serve"))
+        self._start_server()
+        os.environ["UNDERGLASS_PORT"] = self._server.url.rpartition(":")[2]  # from now on
+        self._unfinished = 0.0
         self._stopping = False
-        threading.Thread(target=self._end_with_server, daemon=True).start()
+        threading.Thread(target=self._keep_running, daemon=True).start()
+
+    def _start_server(self) -> None:
+        self._server = BackgroundServer(child.python("underglass", "serve"))
+        self._started = self._well = time.monotonic()
 
     def record_replica_metadata(self) -> dict[str, Any]:
         """Return what Serve tells every gateway about this replica: the address of its server."""
         return {"url": self._server.url, "pid": self._server.process.pid}
 
     async def check_health(self) -> None:
-        """Raise an exception if the engine is stuck or has failed. Serve replaces the replica then."""
-        await self._get("/ping")
+        """Look after the server. All that Serve has to know is that the actor answers."""
+        server, now = self._server, time.monotonic()
+        try:
+            await self._get("/ping")
+        except HTTPError as error:
+            restarting = json.load(error)["error"]["code"] == "engine_died"
+            patience = math.inf if restarting else _FAILED_SECONDS
+        except OSError:
+            patience = _SILENT_SECONDS
+        else:
+            self._well, patience = now, math.inf
+        if now - self._well > patience and server is self._server:
+            server.process.kill()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the unfinished requests, which Serve sends to `replicas_for_load`."""
-        return {"unfinished": (await self._get("/load"))["server_load"]}
+        with suppress(OSError):  # it is being started again
+            self._unfinished = (await self._get("/load"))["server_load"]
+        return {"unfinished": self._unfinished}
 
     async def __del__(self) -> None:
         """Let the running requests finish. Serve calls this when it stops the replica."""
@@ -76,9 +111,21 @@ class EngineReplica:
         with answer:
             return json.load(answer)
 
-    def _end_with_server(self) -> None:
-        self._server.process.wait()
-        if not self._stopping:
+    def _keep_running(self) -> None:
+        """Start the server again whenever it ends; end the actor if that does not help."""
+        short = 0  # how often in a row it has ended soon after its start
+        while True:
+            self._server.process.wait()
+            if self._stopping:
+                return
+            short = short + 1 if time.monotonic() - self._started < _SHORT_SECONDS else 0
+            self._server.stop()
+            try:
+                if short < _SHORT_RUNS:
+                    self._start_server()
+                    continue
+            except ServerError as error:
+                print(f"The server cannot be started again: {error}", file=sys.stderr)
             os._exit(1)  # Ray notices this at its next health check, within a second
 
 

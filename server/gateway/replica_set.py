@@ -11,7 +11,10 @@ Source: vLLM's and SGLang's routers make the same distinction: a list of worker 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +31,25 @@ class Member:
     role: str = ""
 
 
+class RayHealth(BaseModel):
+    """Ray, which starts replicas. Those that run serve on without it."""
+
+    status: Literal["ok", "lost"]
+    reason: str = Field(description="Why it is lost, and what is done about it; or empty.")
+    since: datetime
+
+
 class ReplicaSet(Protocol):
-    """Tells the gateway about its members. All calls happen on the event loop."""
+    """Tells the gateway about its members. All calls happen on the event loop.
+
+    desired  how many members there should be
+    since    since when there should be so many
+    ray      the state of Ray, if it starts the members
+    """
+
+    desired: int
+    since: datetime
+    ray: RayHealth | None
 
     async def start(
         self, add: Callable[[Member], None], remove: Callable[[str, str], None]
@@ -47,8 +67,11 @@ class ReplicaSet(Protocol):
 class UrlSet:
     """Servers at fixed addresses. Their ids are "0", "1", ..., in the order of the list."""
 
+    ray = None
+
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = urls
+        self.desired, self.since = len(urls), datetime.now(UTC)
 
     async def start(
         self, add: Callable[[Member], None], remove: Callable[[str, str], None]

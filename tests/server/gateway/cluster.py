@@ -1,6 +1,7 @@
 """A gateway process over real servers, and a viewer of its feed."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -48,6 +49,8 @@ class ClusterFeed(EventStream):
 
 class Announced:
     """A replica set whose members come and go as a test says."""
+
+    desired, since, ray = 0, datetime.now(UTC), None
 
     async def start(
         self, add: Callable[[Member], None], remove: Callable[[str, str], None]

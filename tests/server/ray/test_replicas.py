@@ -73,7 +73,7 @@ def test_replica_takes_controls_from_its_gateway_only(server):
     post(server.url, "/engine/resume")
 
 
-def test_killed_replica_is_replaced(server):
+def test_killed_server_is_started_again_in_its_place(server):
     processes = servers_below(psutil.Process(server.process.pid))
     with ClusterFeed(server.url) as feed, stream(server.url, "/v1/completions", LONG) as response:
         id_ = response.headers["x-underglass-replica"]
@@ -85,9 +85,14 @@ def test_killed_replica_is_replaced(server):
         answers = [post(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 1})]
         assert feed.until(lambda event: isinstance(event, ReplicaLeft)).replica == id_
         answers.append(post(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 1}))
-        joined = feed.until(lambda e: isinstance(e, ReplicaJoined) and e.replica not in "01")
+        health = get(server.url, "/health")
+        joined = feed.until(lambda event: isinstance(event, ReplicaJoined))
     assert [answer.status_code for answer in answers] == [200, 200]
-    wait_for(server.url, joined.replica, "1" if id_ == "0" else "0")
+    assert (health["status"], health["desired"], health["ready"]) == ("degraded", 2, 1)
+    assert [(one["id"], one["state"]) for one in health["not_ready"]] == [(id_, "unreachable")]
+    assert joined.replica == id_
+    wait_for(server.url, "0", "1")
+    assert get(server.url, "/health")["status"] == "ok"
 
 
 @pytest.mark.soak  # one more replica, after the one that replaces a killed one

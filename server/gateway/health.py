@@ -1,0 +1,149 @@
+"""A gateway's /health: how many replicas it should have, how many accept requests, and what is wrong
+with each of the others, since when.
+
+    ok          every replica that should run accepts requests
+    degraded    some do not; the others serve
+    no_replica  none does: requests get 503
+    draining    the gateway is about to stop
+
+/ready, /metrics and the error of a request that finds no replica say the same in fewer words.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, Field
+
+from server.api.operation import EngineCounts, engine_counts
+from server.gateway.replica_set import RayHealth
+
+if TYPE_CHECKING:
+    from server.gateway.gateway import Gateway
+
+Status = Literal["ok", "degraded", "draining", "no_replica"]
+
+
+class ReplicaHealth(EngineCounts):
+    """A replica after the last step that the gateway knows of."""
+
+    url: str
+    role: str
+    status: Literal["ok", "not_ready"]
+    not_ready: str = Field(description="Why it accepts no requests; empty if it does.")
+    trace_error: str = Field(description="Why its `--trace-file` is no longer written, or empty.")
+    in_flight: int = Field(
+        description="Requests of this gateway that the replica has not answered."
+    )
+
+
+class NotReady(BaseModel):
+    """A replica that should accept requests, but does not."""
+
+    id: str | None = Field(description="None for a replica that has not joined yet.")
+    url: str | None
+    state: Literal["starting", "unreachable", "ejected", "not_ready"]
+    reason: str
+    since: datetime
+
+    def __str__(self) -> str:
+        name = "a replica" if self.id is None else f"replica {self.id} at {self.url}"
+        return f"{name}: {self.reason}"
+
+
+class MovingCosts(BaseModel):
+    """Milliseconds that moving KV between replicas and computing it took when the gateway started."""
+
+    fixed_ms: float = Field(description="A move, however long.")
+    block_ms: float = Field(description="For each block of a move.")
+    token_ms: float = Field(description="For computing the KV of a token.")
+
+
+class ClusterHealth(BaseModel):
+    """The replicas that can be reached, by id, and all that do not accept requests."""
+
+    status: Status
+    router: str
+    desired: int = Field(description="Replicas that should accept requests.")
+    ready: int = Field(description="Replicas that accept requests.")
+    ejected: int = Field(description="Replicas that are present but get no requests for a while.")
+    replicas: dict[str, ReplicaHealth]
+    not_ready: list[NotReady]
+    ray: RayHealth | None = Field(description="Ray, if it runs the replicas.")
+    moving: MovingCosts | None = Field(
+        description="With --roles, once the costs are measured; until then no KV is moved."
+    )
+
+
+def health_of(gateway: "Gateway") -> ClusterHealth:
+    """Return the answer of /health."""
+    states, load = gateway.log.state.states, gateway.dispatcher.replicas
+    replicas = {
+        id_: ReplicaHealth(
+            url=follower.member.url,
+            role=follower.member.role,
+            status="ok" if follower.ready else "not_ready",
+            not_ready=follower.problem[1],
+            trace_error=follower.status.get("trace_error", ""),
+            in_flight=load[id_].in_flight,
+            **engine_counts(states[id_]),
+        )
+        for id_, follower in gateway.followers.items()
+        if follower.joined and id_ in states
+    }
+    missing, costs = list(not_ready(gateway)), gateway.mover.costs
+    return ClusterHealth(
+        status=_status(gateway, missing),
+        router=gateway.router_name,
+        desired=gateway.members.desired,
+        ready=len(gateway.ready),
+        ejected=sum(one.state == "ejected" for one in missing),
+        replicas=replicas,
+        not_ready=missing,
+        ray=gateway.members.ray,
+        moving=MovingCosts(**asdict(costs)) if costs is not None else None,
+    )
+
+
+def not_ready(gateway: "Gateway") -> Iterator[NotReady]:
+    """Yield the replicas that should accept requests, but do not."""
+    followers = [one for one in gateway.followers.values() if not one.retired]
+    for one in followers:
+        state, reason = one.problem
+        if state:
+            id_, url = one.member.id, one.member.url
+            yield NotReady(id=id_, url=url, state=state, reason=reason, since=one.since)
+    starting = gateway.members.desired - len(followers)
+    for number in range(starting):
+        reason, since = "it is being started", gateway.members.since
+        if number < len(gateway.removed):
+            id_, why, since = gateway.removed[-1 - number]
+            reason += f" in place of replica {id_}: {why}"
+        yield NotReady(id=None, url=None, state="starting", reason=reason, since=since)
+
+
+def counts(gateway: "Gateway") -> dict[str, int]:
+    """Return the number of replicas by state, for /metrics."""
+    states: Counter[str] = Counter(one.state for one in not_ready(gateway))
+    names = "starting", "unreachable", "ejected", "not_ready"
+    known = {"desired": gateway.members.desired, "ready": len(gateway.ready)}
+    return known | {name: states[name] for name in names}
+
+
+def what_is_missing(gateway: "Gateway") -> str:
+    """Return in a sentence how many replicas accept requests, and why the others do not; or ""."""
+    missing = list(not_ready(gateway))
+    if not missing:
+        return ""
+    several = f"{len(gateway.ready)} of {gateway.members.desired} replicas accept requests"
+    return f"{several}; {'; '.join(map(str, missing))}"
+
+
+def _status(gateway: "Gateway", missing: list[NotReady]) -> Status:
+    if gateway.draining:
+        return "draining"
+    if not gateway.ready:
+        return "no_replica"
+    return "degraded" if missing else "ok"
