@@ -96,7 +96,7 @@ class RaySet:
         self._members: dict[str, str] = {}  # Serve's id -> ours
         self._joined = 0
         self.desired, self.since = options.replicas, datetime.now(UTC)
-        self.ray = RayHealth(status="ok", reason="", since=self.since)
+        self.ray: RayHealth | None = RayHealth(status="ok", reason="", since=self.since)
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -67,7 +67,7 @@ class ReplicaSet(Protocol):
 class UrlSet:
     """Servers at fixed addresses. Their ids are "0", "1", ..., in the order of the list."""
 
-    ray = None
+    ray: RayHealth | None = None
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = urls
