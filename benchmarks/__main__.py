@@ -22,6 +22,7 @@ FIGURES = {
     "routing": "the cost of a router's decision; 100 simulated replicas",
     "board": "the board in a browser at 10,000, 100,000 and 1,000,000 events",
     "load": "a server under load and faults, and a gateway whose replica dies",
+    "chaos": "faults at random times under traffic on three replicas, and what must hold after them",
 }
 
 

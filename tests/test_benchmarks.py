@@ -23,10 +23,11 @@ TINY = {
     "routing": "--requests 40 --decisions 4",
     "board": "--events 60 --seeks 6",
     "load": "--scale 0.01",
+    "chaos": "--runs 1 --seconds 4 --faults 2 --only stop-server --only cut-connections",
 }
 
 
-SLOW = {"load", "board"}  # their parts are tested with the server and in Chromium
+SLOW = {"load", "board", "chaos"}  # their parts are tested with the server and in Chromium
 FIGURES = [
     pytest.param(one, marks=[pytest.mark.soak] if one in SLOW else [], id=one)
     for one in __main__.FIGURES

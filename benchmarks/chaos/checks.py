@@ -1,0 +1,170 @@
+"""What must be true after a chaos run, whatever has failed in it.
+
+answers   each request is answered like without faults, once, or refused with a time to come back
+log       it is complete, can be folded, and says that each request was answered at most once
+kv        when all is quiet, no replica holds KV or has requests
+faults    what has failed works again
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.chaos.traffic import Answer, Outcome, Question
+from engine.cluster import events as c
+from engine.cluster.cluster_log import ClusterLog, ClusterState
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.log import LogError, apply
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise. `label` names the request, "" if it is not about one."""
+
+    what: str
+    detail: str
+    label: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what}{f' ({self.label})' if self.label else ''}: {self.detail}"
+
+
+def check_answers(
+    outcomes: Sequence[Outcome],
+    expected: Mapping[Question, Answer],
+    *,
+    longest_silence: float,
+    excused: Callable[[Outcome], bool] = lambda _outcome: False,
+) -> list[Violation]:
+    """Return what is wrong with what the clients saw.
+
+    excused  whether the gateway itself was down while the client waited: only this may cut it off
+    """
+    found = list[Violation]()
+    for one in outcomes:
+        if one.ends > 1:
+            found.append(Violation("answered twice", f"{one.ends} ends: {one.error}", one.label))
+        if one.kind == "hung":
+            found.append(
+                Violation("hangs", f"no end within {one.ended - one.began:.0f} s", one.label)
+            )
+        elif one.kind == "cut":
+            if not excused(one):
+                found.append(Violation("cut off", one.error or "the stream has no end", one.label))
+        elif one.kind == "error":
+            after = f" after {one.pieces} pieces" if one.pieces else " without output"
+            found.append(Violation("failed", f"{one.status} {one.error}{after}", one.label))
+        elif one.kind == "refused":
+            if one.status == 503 and not excused(one):
+                found.append(
+                    Violation("refused", f"503 {one.error} beside a ready replica", one.label)
+                )
+        elif one.answer != expected[one.question]:
+            detail = f"{one.answer} instead of {expected[one.question]}"
+            found.append(Violation("another answer", detail, one.label))
+        if one.silence > longest_silence:
+            detail = f"{one.silence:.1f} s, at most {longest_silence:g} are allowed"
+            found.append(Violation("too long a silence", detail, one.label))
+    return found
+
+
+def check_log(
+    data: bytes, outcomes: Sequence[Outcome]
+) -> tuple[ClusterLog | None, list[Violation]]:
+    """Return the cluster log, and what is wrong with it. `outcomes` are those that it must have."""
+    try:
+        log = ClusterLog.from_bytes(data)
+        state = ClusterState()
+        for event in log:
+            state.add(event)
+        for its in log.replicas.values():
+            folded = State()
+            for one in its:
+                apply(folded, one)
+    except (LogError, LookupError, ValueError, TypeError, AssertionError) as error:
+        return None, [Violation("the log cannot be folded", f"{type(error).__name__}: {error}")]
+    return log, [*_missing(log, outcomes), *_finished_twice(log), *_attempts(log)]
+
+
+def check_kv(left: Mapping[str, Any]) -> list[Violation]:
+    """`left` is what the replicas still held, or None for one that did not answer."""
+    return [
+        Violation("KV or requests are left", f"replica {id_}: {health}")
+        for id_, health in left.items()
+    ]
+
+
+def _missing(log: ClusterLog, outcomes: Sequence[Outcome]) -> list[Violation]:
+    """Return the requests that a replica has answered but the log does not have."""
+    placed = {event.request for event in log if isinstance(event, c.Placed)}
+    routed: dict[str, set[int]] = {}
+    for event in log:
+        if isinstance(event, c.Routed):
+            routed.setdefault(event.label, set()).add(event.request)
+    found = list[Violation]()
+    for one in outcomes:
+        if one.kind != "complete":
+            continue
+        numbers = routed.get(one.label, set())
+        if len(numbers) != 1:
+            detail = f"{len(numbers)} requests of the log have its label"
+            found.append(Violation("the log is not complete", detail, one.label))
+        elif not numbers <= placed:
+            detail = "it was answered, but no `placed` says where"
+            found.append(Violation("the log is not complete", detail, one.label))
+    return found
+
+
+def _finished_twice(log: ClusterLog) -> list[Violation]:
+    """Return the requests that two replicas have finished, although no hop failed in between.
+
+    A prefill replica finishes its part, too: a request for one token, whose KV then moves.
+    """
+    where: dict[tuple[str, int], int] = {}  # replica and number there -> request
+    failed, roles = set[tuple[int, str]](), dict[str, str]()
+    labels, finished = dict[int, str](), dict[int, set[str]]()
+    for event in log:
+        match event:
+            case c.ReplicaJoined():
+                roles[event.replica] = event.role
+                for key in [key for key in where if key[0] == event.replica]:
+                    del where[key]  # a new run counts from 1
+            case c.Routed():
+                labels[event.request] = event.label
+            case c.Placed():
+                where[event.replica, event.its_request] = event.request
+            case c.HopFailed():
+                failed.add((event.request, event.replica))
+            case c.Of(event=v.RequestFinished() as end) if end.reason in ("stop", "length"):
+                request = where.get((event.replica, end.request))
+                if request is not None and roles.get(event.replica) != "prefill":
+                    finished.setdefault(request, set()).add(event.replica)
+    return [
+        Violation(
+            "finished twice", f"by replicas {', '.join(sorted(ends))}", labels.get(request, "")
+        )
+        for request, ends in finished.items()
+        if len({one for one in ends if (request, one) not in failed}) > 1
+    ]
+
+
+def _attempts(log: ClusterLog) -> list[Violation]:
+    """Return the requests that were routed again without a reason in the log."""
+    failed, left = set[int](), set[str]()
+    last: dict[int, c.Routed] = {}
+    found = list[Violation]()
+    for event in log:
+        match event:
+            case c.HopFailed():
+                failed.add(event.request)
+            case c.ReplicaLeft():
+                left.add(event.replica)
+            case c.Routed() if event.attempt > 1:
+                before = last.get(event.request)
+                if event.request not in failed and (before is None or before.replica not in left):
+                    detail = f"attempt {event.attempt} at replica {event.replica}"
+                    found.append(Violation("routed again without a reason", detail, event.label))
+        if isinstance(event, c.Routed):
+            last[event.request] = event
+    return found

@@ -1,0 +1,204 @@
+"""One chaos run: the plan that a seed draws, the run, and its report."""
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.chaos.checks import Violation, check_answers, check_kv, check_log
+from benchmarks.chaos.cluster import Listed
+from benchmarks.chaos.faults import GATEWAY, Fault, Struck, draw, inject
+from benchmarks.chaos.traffic import Answer, Outcome, Question, send
+from engine.cluster import events as c
+from engine.cluster.cluster_log import ClusterLog
+from server.gateway.failures import Deadlines
+
+# How long a client may see nothing: the longest deadline that a fault of seconds can reach, and some
+# time because other processes want the cores, too.
+LONGEST_SILENCE = Deadlines().queue + Deadlines().silent + 10.0
+# Requests that arrive just before a fault, so that it strikes streams.
+_BURST, _BURST_SECONDS = 10, 0.6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens in a run. `times` are the arrivals, in seconds, of the questions `asked`."""
+
+    seed: int
+    roles: bool
+    faults: list[Fault]
+    times: list[float]
+    asked: list[int]
+
+    def __str__(self) -> str:
+        roles = "prefill and decode apart" if self.roles else "all replicas alike"
+        lines = [f"seed {self.seed}: {len(self.times)} requests, {roles}", *map(str, self.faults)]
+        return "\n  ".join(lines)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the report; `longest_silence` is in seconds."""
+
+    seed: int
+    roles: bool
+    faults: int
+    requests: int
+    completed: int
+    continued: int
+    retried: int
+    refused: int
+    errors: int
+    cut: int
+    ejected: int
+    longest_silence: float
+    recomputed_tokens: int
+    violations: int
+
+
+def plan(  # noqa: PLR0917
+    seed: int, seconds: float, rate: float, faults: int, names: Sequence[str], pool: int
+) -> Plan:
+    """Draw a run from its seed: `rate` requests per second, and a burst just before each fault."""
+    dice = random.Random(seed)
+    struck = draw(dice, faults, seconds, names)
+    times, at = list[float](), 0.0
+    while (at := at + dice.expovariate(rate)) < seconds:
+        times.append(at)
+    for fault in struck:
+        times += [max(0.0, fault.at - dice.uniform(0, _BURST_SECONDS)) for _ in range(_BURST)]
+    return Plan(
+        seed=seed,
+        roles=seed % 2 == 1,
+        faults=struck,
+        times=sorted(times),
+        asked=[dice.randrange(pool) for _ in times],
+    )
+
+
+async def run(
+    cluster: Listed,
+    what: Plan,
+    pool: Sequence[Question],
+    expected: Mapping[Question, Answer],
+    directory: Path,
+) -> tuple[Row, list[Violation]]:
+    """Run a plan on a cluster whose servers run, and leave them running.
+
+    What explains a violation is written into `directory`.
+    """
+    print(what, flush=True)
+    await cluster.start_gateway(roles=what.roles)
+    try:
+        began = time.perf_counter()
+        asked = [pool[one] for one in what.asked]
+        outcomes, struck = await asyncio.gather(
+            send(cluster.url, what.times, asked, began), inject(cluster, what.faults, began)
+        )
+        left = await cluster.until_freed()
+        data = await cluster.trace()
+        down = [(one.at, one.works) for one in struck if one.fault.target == GATEWAY]
+
+        def excused(one: Outcome) -> bool:
+            return any(one.began <= end and one.ended >= begin for begin, end in down)
+
+        # A gateway that was killed has taken its log along.
+        newest = max((end for name, end in _killed(struck) if "kill" in name), default=-1.0)
+        violations = check_answers(
+            outcomes, expected, longest_silence=LONGEST_SILENCE, excused=excused
+        )
+        log, wrong = check_log(data, [one for one in outcomes if one.began > newest])
+        violations += [*wrong, *check_kv(left), *_not_healed(struck)]
+        if violations:
+            _keep(directory, what, struck, outcomes, violations, data, cluster.output())
+    finally:
+        await cluster.stop_gateway()
+    return _row(what, outcomes, log, violations), violations
+
+
+def _killed(struck: Sequence[Struck]) -> list[tuple[str, float]]:
+    return [(one.fault.name, one.works) for one in struck if one.fault.target == GATEWAY]
+
+
+def _not_healed(struck: Sequence[Struck]) -> list[Violation]:
+    return [
+        Violation("does not work again", f"{one.fault}: {one.error}") for one in struck if one.error
+    ]
+
+
+def _row(
+    what: Plan, outcomes: Sequence[Outcome], log: ClusterLog | None, violations: Sequence[Violation]
+) -> Row:
+    routed = [one for one in log or () if isinstance(one, c.Routed)]
+    again = [one for one in routed if one.attempt > 1]
+    kinds = [one.kind for one in outcomes]
+    return Row(
+        seed=what.seed,
+        roles=what.roles,
+        faults=len(what.faults),
+        requests=len(outcomes),
+        completed=kinds.count("complete"),
+        continued=len({one.request for one in again if one.output}),
+        retried=len({one.request for one in again if not one.output}),
+        refused=kinds.count("refused"),
+        errors=kinds.count("error"),
+        cut=kinds.count("cut"),
+        ejected=sum(isinstance(one, c.ReplicaEjected) for one in log or ()),
+        longest_silence=round(max((one.silence for one in outcomes), default=0.0), 1),
+        recomputed_tokens=sum(
+            one.prompt + one.output - one.hits.get(one.replica, 0) for one in again
+        ),
+        violations=len(violations),
+    )
+
+
+def _keep(  # noqa: PLR0917
+    directory: Path,
+    what: Plan,
+    struck: Sequence[Struck],
+    outcomes: Sequence[Outcome],
+    violations: Sequence[Violation],
+    data: bytes,
+    output: str,
+) -> None:
+    """Write what explains the violations into `directory`, and print the requests' stories."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "cluster.jsonl").write_bytes(data)
+    (directory / "output.txt").write_text(output)
+    (directory / "plan.txt").write_text(f"{what}\n\n" + "\n".join(map(str, struck)))
+    for one in struck:
+        print(
+            f"  struck at {one.at:.1f} s, healed {one.healed:.1f}, works {one.works:.1f}: {one.fault}"
+        )
+    by_label = {one.label: one for one in outcomes}
+    for violation in violations:
+        print(f"VIOLATION {violation}"[:600])
+        if outcome := by_label.get(violation.label):
+            (directory / f"{violation.label}.http").write_bytes(outcome.raw)
+            print(f"    {_seen(outcome)}")
+            print("\n".join(f"    {line}" for line in story(data, violation.label)))
+    print(f"The logs are in {directory}", flush=True)
+
+
+def _seen(one: Outcome) -> str:
+    told: dict[str, Any] = asdict(one)
+    for name in ("raw", "answer", "question"):
+        del told[name]
+    return f"{one.question.path} {one.question.content[-200:]}\n    {told}"
+
+
+def story(data: bytes, label: str) -> list[str]:
+    """Return the lines of a cluster log about a request, without those of the replicas."""
+    try:
+        log = ClusterLog.from_bytes(data)
+    except ValueError:
+        return []
+    numbers = {one.request for one in log if isinstance(one, c.Routed) and one.label == label}
+    return [
+        str(one)[:300]
+        for one in log
+        if not isinstance(one, c.Of) and getattr(one, "request", None) in numbers
+    ]
