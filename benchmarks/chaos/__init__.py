@@ -14,26 +14,33 @@ servers what they still hold. In runs with an odd seed, prefill and decode repli
     faults.py    the faults
     checks.py    what must be true
     runs.py      a run, and its report
+    kills.py     `--scenario kills`: a replica killed ten times under 200 streams
 
 Source: Jepsen's tests have the same parts: a generator, clients, a nemesis and a checker.
 """
 
 import asyncio
+import json
 import random
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from tqdm import tqdm
 
 from benchmarks.chaos.cluster import Listed
 from benchmarks.chaos.faults import KINDS
-from benchmarks.chaos.runs import Row, plan, run
-from benchmarks.chaos.traffic import expected, questions
+from benchmarks.chaos.kills import measure
+from benchmarks.chaos.runs import Plan, Row, plan, run
+from benchmarks.chaos.traffic import Question, expected, questions
 from benchmarks.harness import save
+
+POOL = 48  # different questions
 
 
 def main(  # noqa: PLR0917
@@ -44,42 +51,53 @@ def main(  # noqa: PLR0917
     faults: Annotated[int, typer.Option(help="faults per run")] = 6,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(KINDS)}")] = None,
     tokens: Annotated[int, typer.Option(help="tokens of the longest answers")] = 300,
+    scenario: Annotated[str, typer.Option(help="random, or kills: see kills.py")] = "random",
+    streams: Annotated[int, typer.Option(help="of the scenario kills")] = 200,
+    kills: Annotated[int, typer.Option(help="of the scenario kills")] = 10,
 ) -> None:
     """Run faults under traffic; the exit status is 1 if a promise was broken."""
     if unknown := set(only or ()) - KINDS.keys():
         raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(KINDS)}")
     directory = Path(tempfile.mkdtemp(prefix="underglass-chaos-"))
-    rows = asyncio.run(
-        _all(directory, runs, seconds, seed, rate, faults, only or list(KINDS), tokens)
-    )
-    save("chaos", {"runs": [asdict(row) for row in rows]})
-    if broken := sum(row.violations for row in rows):
-        print(f"{broken} violations; the logs are in {directory}")
+    if scenario == "kills":
+        told = asyncio.run(_kills(directory, streams, kills, seed))
+        print(json.dumps(told, indent=2))
+        save("chaos-kills", told)
+        broken = told["streams"] - told["complete"]
+    else:
+        drawn = [
+            plan(number, seconds, rate, faults, only or list(KINDS), POOL)
+            for number in range(seed, seed + runs)
+        ]
+        rows = asyncio.run(_random(directory, drawn, questions(POOL, random.Random(seed), tokens)))
+        save("chaos", {"runs": [asdict(row) for row in rows]})
+        broken = sum(row.violations for row in rows)
+    if broken:
+        print(f"{broken} promises were broken; the logs are in {directory}")
         sys.exit(1)
 
 
-async def _all(  # noqa: PLR0917
-    directory: Path,
-    runs: int,
-    seconds: float,
-    seed: int,
-    rate: float,
-    faults: int,
-    names: list[str],
-    tokens: int,
-) -> list[Row]:
-    cluster, rows = Listed(directory), list[Row]()
-    pool = questions(48, random.Random(seed), tokens)
-    try:
-        await cluster.start()
-        server = cluster.replicas[0].server
-        assert server is not None
-        answers = await expected(server.url, pool)
-        for number in tqdm(range(seed, seed + runs), desc="chaos", disable=None):
-            what = plan(number, seconds, rate, faults, names, len(pool))
-            row, _ = await run(cluster, what, pool, answers, directory / f"run-{number}")
+async def _random(directory: Path, plans: list[Plan], pool: list[Question]) -> list[Row]:
+    rows = list[Row]()
+    async with running(Listed(directory)) as cluster:
+        answers = await expected(cluster.server_url, pool)
+        for what in tqdm(plans, desc="chaos", disable=None):
+            row, _ = await run(cluster, what, pool, answers, directory / f"run-{what.seed}")
             rows.append(row)
             print("  ".join(f"{name} {value}" for name, value in asdict(row).items()), flush=True)
+    return rows
+
+
+async def _kills(directory: Path, streams: int, kills: int, seed: int) -> dict[str, Any]:
+    async with running(Listed(directory)) as cluster:
+        return await measure(cluster, streams=streams, kills=kills, seed=seed)
+
+
+@asynccontextmanager
+async def running(cluster: Listed) -> AsyncIterator[Listed]:
+    """Start a cluster's servers, and end all its processes after the block."""
+    try:
+        await cluster.start()
+        yield cluster
     finally:
         await cluster.stop()
-    return rows

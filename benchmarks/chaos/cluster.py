@@ -97,6 +97,11 @@ class Listed:
         await asyncio.gather(*(one.link.open() for one in self.replicas))
         await asyncio.gather(*(one.start() for one in self.replicas))
 
+    @property
+    def server_url(self) -> str:
+        """The address of a server, without a link."""
+        return next(one.server.url for one in self.replicas if one.server is not None)
+
     async def start_gateway(self, *, roles: bool) -> None:
         """Start a gateway with an empty log, and wait until all replicas have joined."""
         self._roles = roles
