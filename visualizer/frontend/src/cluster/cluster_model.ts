@@ -295,14 +295,14 @@ export class ClusterModel {
     return replica;
   }
 
-  #route({ type: _, request: id, label, t, ...route }: Routed) {
+  #route({ type: _, request: id, label, t, terms = {}, ties = {}, output = 0, ...route }: Routed) {
     const request = this.#request(id, label);
     const { routes } = this;
     const made: Route = {
-      terms: {},
-      ties: {},
-      output: 0,
       ...route,
+      terms,
+      ties,
+      output,
       request,
       index: routes.length,
       at: t.at,
