@@ -50,8 +50,11 @@ def json_lines(events: Iterable[msgspec.Struct]) -> bytes:
     return b"".join([encode_event(event) + b"\n" for event in events])
 
 
-# The first bytes of an event log and of a request log.
-_LOG_STARTS = (b'{"type":"run_started"', b'{"type":"keyframe"', b'{"time": ')
+# The first bytes of an event log, of a cluster log and of a request log.
+_LOG_STARTS = (
+    *(b'{"type":"%b"' % kind for kind in (b"run_started", b"keyframe", b"cluster_started")),
+    b'{"time": ',
+)
 
 
 class Outbox(EventLog):
@@ -179,7 +182,7 @@ class PreviousRun:
 
 
 class TraceFile:
-    """The whole log on disk, as JSON Lines. Used by the engine thread only.
+    """The whole log on disk, as JSON Lines. Used by one thread: an engine's, or a gateway's for it.
 
     Written events have left the process when `write` returns, so the log of a killed server loads up
     to its last complete line. A full disk ends the recording, not the server. Opening may raise
@@ -190,9 +193,14 @@ class TraceFile:
 
     def __init__(self, path: Path, number: int = 1) -> None:
         self._first_path, self._number = path, number
-        self._path = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+        self._path = self.path_of(path, number)
         self._file = open_log(self._path)
         self.problem = ""
+
+    @staticmethod
+    def path_of(path: Path, number: int) -> Path:
+        """Return the path of a run's file."""
+        return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
 
     def next(self) -> "TraceFile":
         """Open the file of the next run: `class-2.jsonl` after `class.jsonl`. May raise OSError."""
@@ -202,8 +210,8 @@ class TraceFile:
         """Close the file; nothing is written afterwards."""
         self._file.close()
 
-    def write(self, events: Iterable[Event]) -> None:
-        """Append the events of one step."""
+    def write(self, events: Iterable[msgspec.Struct]) -> None:
+        """Append events: those of one step, or of a cluster."""
         if self.problem:
             return
         try:

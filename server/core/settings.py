@@ -135,7 +135,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             "Write the whole event log to this file; an existing file is replaced. After a restart of "
             "the engine, the new run is logged to a new file: after run.jsonl come run-2.jsonl, "
-            "run-3.jsonl, ...",
+            "run-3.jsonl, ... Of several replicas, the gateway writes the log; it replaces no file.",
             section="Event log",
         ),
     ] = None

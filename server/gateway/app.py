@@ -5,6 +5,7 @@ The app has the routes of one server, inside the same middleware.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
@@ -20,6 +21,7 @@ from server.gateway.failures import Deadlines
 from server.gateway.gateway import Gateway
 from server.gateway.proxy import RoutedAnswer
 from server.gateway.replica_set import ReplicaSet
+from server.gateway.trace import open_trace
 from server.http.bodies import LARGEST_BODY
 from server.http.request_log import LogWriter
 from server.serving import listen_for, open_request_log, run_app, url_of
@@ -61,6 +63,7 @@ def serve_gateway(
     port: int,
     roles: Sequence[str] = (),
     deadlines: Deadlines | None = None,
+    trace_file: Path | None = None,
     request_log: str = "stderr",
     announce: Callable[[str], None] = lambda _url: None,
     until_stdin_closes: bool = False,
@@ -68,17 +71,19 @@ def serve_gateway(
 ) -> None:
     """Serve until a signal stops the gateway; return after the drain.
 
+    trace_file   the file that gets the whole cluster log; see `trace.py`
     request_log  "stderr", "off", or a file to append to
     announce     called with the gateway's URL when it accepts requests
     running      runs the replicas: entered before the gateway accepts requests, left after the drain
 
-    Raises StartError if it cannot listen, and ConfigError for an unknown router.
+    Raises StartError if it cannot listen or write a file, and ConfigError for an unknown router.
     """
+    listeners, log = listen_for(settings, port), open_request_log(request_log)
+    trace = open_trace(trace_file, texts=settings.trace_text == "on")
     try:
-        gateway = Gateway(replicas, router, settings, roles=roles, deadlines=deadlines)
+        gateway = Gateway(replicas, router, settings, roles=roles, trace=trace, deadlines=deadlines)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    listeners, log = listen_for(settings, port), open_request_log(request_log)
     with running:
         run_app(
             create_gateway_app(gateway, log),

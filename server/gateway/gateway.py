@@ -27,6 +27,7 @@ from server.gateway.follower import Follower, Times
 from server.gateway.health import what_is_missing
 from server.gateway.replica_set import Member, ReplicaSet
 from server.gateway.roles import DECODE, PREFILL, KVMover, role_of_next
+from server.gateway.trace import ClusterTrace
 from server.gateway.upstream import LostError, Scopes, open_session
 from server.http.errors import ApiError, unavailable
 
@@ -38,18 +39,22 @@ _REMOVED = 100  # members that /health can still name while others are started i
 class ClusterWindow(ClusterLog, Followed):
     """The last `size` events of the cluster log.
 
+    trace  the file that gets all of them
     state  all events, folded: the replicas that are present and their states
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, trace: ClusterTrace | None = None) -> None:
         ClusterLog.__init__(self, size)
         Followed.__init__(self)
         self.state = ClusterState()
+        self.trace = trace
 
     def append(self, event: AnyClusterEvent) -> None:
         """Add an event and wake the viewers."""
         self.state.add(event)
         super().append(event)
+        if self.trace is not None:
+            self.trace.add(event)
         self.wake()
 
     def keyframes(self) -> list[AnyClusterEvent]:
@@ -62,6 +67,7 @@ class Gateway:
 
     settings   the gateway's address, access rules and limits; `cluster_key` is sent, not asked for
     router     a router's name, or a Router. Raises ValueError for an unknown name
+    trace      the file that gets the whole cluster log
     roles      the replicas' roles, in the order in which they are taken; see `roles.py`
     deadlines  how long the gateway waits for a replica
     router_name  the router's name in the log
@@ -83,6 +89,7 @@ class Gateway:
         times: Times | None = None,
         roles: Sequence[str] = (),
         *,
+        trace: ClusterTrace | None = None,
         deadlines: Deadlines | None = None,
     ) -> None:
         self.settings = msgspec.structs.replace(settings, cluster_key=None)
@@ -97,7 +104,7 @@ class Gateway:
         self.removed: deque[tuple[str, str, datetime]] = deque(maxlen=_REMOVED)
         self._roles = roles
         self._start = time.perf_counter_ns()
-        self.log = ClusterWindow(settings.log_window)
+        self.log = ClusterWindow(settings.log_window, trace)
         self.dispatcher = Dispatcher(
             router, self.log, unix_us=time.time_ns() // 1000, timer=time.perf_counter_ns
         )
@@ -149,6 +156,8 @@ class Gateway:
             await follower.stop()
         await self.session.close()
         await self.members.stop()
+        if self.log.trace is not None:
+            await asyncio.to_thread(self.log.trace.close)
         return True
 
     def _add(self, member: Member) -> None:
@@ -187,11 +196,14 @@ class Gateway:
 
     @property
     def trace_error(self) -> str:
-        """Which replicas no longer write their trace file, and why; empty if none has failed."""
+        """Why the gateway or a replica no longer writes its trace file; empty if none has failed."""
         reasons = {
-            id_: follower.status.get("trace_error") for id_, follower in self.followers.items()
+            f"replica {id_}": follower.status.get("trace_error")
+            for id_, follower in self.followers.items()
         }
-        return "; ".join(f"replica {id_}: {reason}" for id_, reason in reasons.items() if reason)
+        if self.log.trace is not None:
+            reasons = {"gateway": self.log.trace.problem} | reasons
+        return "; ".join(f"{where}: {reason}" for where, reason in reasons.items() if reason)
 
     def check_accepting(self) -> None:
         """Raise ApiError (503) while no requests are accepted."""

@@ -96,7 +96,6 @@ serve --replicas 3 --max-replicas 2         | --max-replicas --replicas 3 2
 serve --max-replicas 2                      | --max-replicas "--replicas N"
 serve --ray auto                            | --ray "--replicas N"
 serve --replicas 2 --replica http://a:1     | --replica --replicas
-serve --replicas 2 --trace-file a.jsonl     | --trace-file --replicas /trace
 serve --replicas 2 --kv-events 5557         | --kv-events --replicas --router
 serve --replicas 2 --model auto --model-dir .              | --model-dir --replicas
 serve --replicas 2 --router nearest         | --router prefix_events nearest

@@ -14,7 +14,7 @@ from server.core.settings import ServerSettings
 
 # What the gateway does itself. Every other option that the user gives reaches the replicas.
 _GATEWAYS = frozenset(
-    "host allowed_host cors_origin replicas max_replicas ray roles router deadline".split()
+    "host allowed_host cors_origin trace_file replicas max_replicas ray roles router deadline".split()
 )
 
 
@@ -53,6 +53,7 @@ def serve_replicas(
     where = f"on the Ray cluster at {address}" if address else "on this machine"
     grows = f", up to {most} while batches are full" if most else ""
     rows = [("replicas", f"{count} {where}{grows}"), ("router", options["router"])]
+    rows += [("trace file", f"{options['trace_file']}")] * (options["trace_file"] is not None)
     serve_gateway(
         engines,
         options["router"],
@@ -60,6 +61,7 @@ def serve_replicas(
         port=options["port"],
         roles=parse_roles(options["roles"], count),
         deadlines=parse_deadlines(options["deadline"]),
+        trace_file=options["trace_file"],
         request_log=options["request_log"],
         announce=lambda url: print(gateway_banner(settings, url, count, rows), flush=True),
         until_stdin_closes=options["until_stdin_closes"],

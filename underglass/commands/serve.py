@@ -171,6 +171,7 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
         rows = [
             *((f"replica {number}", one) for number, one in enumerate(urls)),
             ("router", options["router"]),
+            *([("trace file", f"{options['trace_file']}")] if options["trace_file"] else []),
         ]
         serve_gateway(
             UrlSet(urls),
@@ -179,6 +180,7 @@ def _serve_gateway(ctx: typer.Context, options: Mapping[str, Any]) -> None:
             port=options["port"],
             roles=roles,
             deadlines=parse_deadlines(options["deadline"]),
+            trace_file=options["trace_file"],
             request_log=options["request_log"],
             announce=lambda url: print(gateway_banner(settings, url, len(urls), rows), flush=True),
             until_stdin_closes=options["until_stdin_closes"],
@@ -202,7 +204,6 @@ def _serve_replicas(ctx: typer.Context, options: Mapping[str, Any]) -> None:
 # Options that cannot be used together, and why. `serve` looks at them in this order.
 _CONFLICTS = (
     ("replica", "replicas", "name servers or start them, not both"),
-    ("trace_file", "replicas", "it records one engine; /trace returns the log of all"),
     ("kv_events", "replicas", "each engine would need an address of its own; see --router"),
     ("model_dir", "replicas", "every engine serves one model"),
     ("lora_modules", "model_dir", "an adapter belongs to one model"),

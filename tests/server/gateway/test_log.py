@@ -18,7 +18,7 @@ from server.gateway.gateway import Gateway
 from server.gateway.replica_set import Member, UrlSet
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import Announced, ClusterFeed, cluster_trace
-from tests.server.harness import Feed, post, trace
+from tests.server.harness import Feed, limit_files, post, trace, until
 from tests.server.lmtp.wire import Wire
 from visualizer import read
 
@@ -149,6 +149,33 @@ def test_restarted_engine_joins_again(serve, gateway):
     assert cluster_trace(url).replicas["0"].state().core() == trace(replica.url).state().core()
 
 
+def test_the_trace_file_has_the_whole_log_and_the_next_gateway_begins_another(
+    serve, gateway, tmp_path
+):
+    replica, path = serve(), tmp_path / "run.jsonl"
+    body = {"prompt": "x", "max_tokens": 3, "model": "m", "user": "Ada"}
+    server = gateway(replica.url, trace_file=path)
+    with ClusterFeed(server.url, past=True) as feed:
+        post(server.url, "/v1/completions", body)
+        feed.until(has_finished)
+    server.stop()
+    whole = ClusterLog.load(path)
+    assert list(whole)[: len(feed.events)] == feed.events
+    assert isinstance(list(whole)[-1], ReplicaLeft)
+    old = path.read_bytes()
+    later = gateway(replica.url, trace_file=path, trace_text="off")
+    limit_files(later, path.with_stem("run-2").stat().st_size)
+    post(later.url, "/v1/completions", body)
+    until_told = "gateway: the trace file run-2.jsonl is no longer written"
+    until(later.url, "/ready", lambda told: until_told in told.json()["trace_error"])
+    later.stop()
+    assert path.read_bytes() == old
+    [*_, last] = [
+        one.event for one in ClusterLog.load(path.with_stem("run-2")) if isinstance(one, Of)
+    ]
+    assert isinstance(last, Keyframe) and last.state.requests == []
+
+
 def test_connection_keeps_its_buffers_because_it_is_pinned(pair):
     with Wire(pair[0].url, "/?client=Ada") as wire:
         for stream, fields in enumerate(({"keep": "story"}, {"from": "story"})):
@@ -193,7 +220,7 @@ def test_no_replica_rejects_the_handshake(gateway):
     assert caught.value.response.status_code == 503
 
 
-async def until(gateway: Gateway, wanted: Callable[[], object]) -> None:
+async def until_in(gateway: Gateway, wanted: Callable[[], object]) -> None:
     """Wait until the log has changed so that `wanted` is true."""
     while not wanted():
         assert await gateway.log.changed(60)
@@ -219,24 +246,24 @@ async def test_silent_replica_leaves_and_its_work_ends(serve):
             await asyncio.Event().wait()
 
     async with started(UrlSet([replica.url]), between=0.01, unanswered=1.0) as gateway:
-        await until(gateway, lambda: gateway.ready)
+        await until_in(gateway, lambda: gateway.ready)
         working = asyncio.create_task(work(gateway))
         await asyncio.sleep(0)
         replica.process.send_signal(signal.SIGSTOP)  # like a machine that has lost its power
-        await until(gateway, lambda: happened(gateway, ReplicaLeft))
+        await until_in(gateway, lambda: happened(gateway, ReplicaLeft))
         with pytest.raises(TimeoutError):
             await working
         replica.process.send_signal(signal.SIGCONT)
-        await until(gateway, lambda: gateway.ready)
+        await until_in(gateway, lambda: gateway.ready)
         assert happened(gateway, ReplicaLeft)[0].why == "no answer within 1 s"
 
 
 async def test_clock_that_has_drifted_is_logged_again(serve):
     async with started(UrlSet([serve().url]), between=0.01) as gateway:
-        await until(gateway, lambda: gateway.ready)
+        await until_in(gateway, lambda: gateway.ready)
         own = gateway.now
         gateway.now = lambda: own() + 5_000_000  # five seconds
-        await until(gateway, lambda: len(happened(gateway, ReplicaJoined)) > 1)
+        await until_in(gateway, lambda: len(happened(gateway, ReplicaJoined)) > 1)
         before, after = (event.t["offset"] for event in happened(gateway, ReplicaJoined)[:2])
     assert abs(after - before - 5_000_000) < 1_000_000
 
@@ -246,10 +273,10 @@ async def test_removed_member_gets_no_requests_but_may_finish(serve):
     async with started(members := Announced()) as gateway:
         await asyncio.sleep(0)
         members.add(Member("a", replica.url))
-        await until(gateway, lambda: gateway.ready)
+        await until_in(gateway, lambda: gateway.ready)
         members.remove("a", "scaled down")
         assert not gateway.ready and gateway.followers["a"].joined
         await asyncio.to_thread(replica.stop)
-        await until(gateway, lambda: happened(gateway, ReplicaLeft))
+        await until_in(gateway, lambda: happened(gateway, ReplicaLeft))
         assert happened(gateway, ReplicaLeft)[0].why == "scaled down"
         assert not gateway.followers
