@@ -40,12 +40,24 @@ def why(  # noqa: PLR0917 (typer needs one parameter per option)
         bool,
         _question("--stuck", help="The queue of --step, or of the last step: ages and reasons."),
     ] = False,
+    replica: Annotated[
+        str | None,
+        _question(
+            "--replica",
+            metavar="ID",
+            help="Of a cluster's log: ask about this replica alone, with its own numbers of requests. "
+            'A name such as "0, run 1" means an earlier run.',
+        ),
+    ] = None,
     helped: Annotated[
         bool,
         _question("--helped", help="The three changes that help most, found by running it again."),
     ] = False,
 ) -> None:
     """Explain from a log why a request or a whole run was slow.
+
+    In the log of a cluster, a request has the gateway's number. The answer tells its
+    way: the router's reasons, hops that failed, and its time at each replica.
 
     Without a request: what limited the run, from when to when, and what that cost;
     with --stuck, the queue; with --helped, which other settings would have helped.
@@ -61,7 +73,7 @@ def why(  # noqa: PLR0917 (typer needs one parameter per option)
             fail(
                 "--helped is a question about the whole run: leave out REQUEST and other questions"
             )
-        typer.echo(_helped(file))
+        typer.echo(_helped(file, replica))
         return
     if missed and (stuck or step is not None):
         fail(f"--missed and {'--stuck' if stuck else '--step'} are two questions: ask one")
@@ -70,23 +82,37 @@ def why(  # noqa: PLR0917 (typer needs one parameter per option)
     if request is None and (missed or (step is not None and not stuck)):
         fail(f"{'--missed' if missed else '--step'} is a question about one request: give REQUEST")
     try:
-        answer = _answer(read_named(file), request, missed=missed, step=step, stuck=stuck)
+        log = _of_replica(read_named(file), replica)
+        answer = _answer(log, request, missed=missed, step=step, stuck=stuck)
     except (LogError, WhyError) as error:
         fail(f"{file}: {error}")
     typer.echo(answer)
 
 
-def _helped(file: str) -> str:
+def _of_replica(log: "EventLog | ClusterLog", replica: str | None) -> "EventLog | ClusterLog":
+    """Return the log of the replica that the command names, if it names one. Raises LogError."""
+    from engine.core.log.log import EventLog, LogError
+
+    if replica is None:
+        return log
+    if isinstance(log, EventLog):
+        raise LogError("this is the log of one engine: leave out --replica")
+    logs = {part.name: part.log for part in log.parts} | log.replicas
+    if replica not in logs:
+        raise LogError(f"--replica {replica}: the replicas of this log are {'; '.join(logs)}")
+    return logs[replica]
+
+
+def _helped(file: str, replica: str | None) -> str:
     """Return what would have helped; on the way, tell each change that has been tried."""
     from engine.core.log.log import EventLog, LogError
     from visualizer.seat import ChoiceError, Helped, Seat, helped
 
     try:
-        log = read_named(file)
+        log = _of_replica(read_named(file), replica)
         if not isinstance(log, EventLog):
-            fail(
-                f"{file} is the log of a cluster: ask the log of one replica what would have helped"
-            )
+            known = "; ".join(part.name for part in log.parts)
+            fail(f"{file} is the log of a cluster: add --replica with one of {known}")
         for one in helped(Seat(log).rerun):
             if isinstance(one, Helped):
                 return str(one)
@@ -114,10 +140,12 @@ def _answer(
     if missed and request is not None:
         return str(visualizer.read(log).why_missed(request))
     if not isinstance(log, EventLog):
-        raise WhyError(
-            "a cluster log says what limited it, and with --missed why a request missed the cache; "
-            "for other questions use the log of one replica"
-        )
+        asked = visualizer.read(log)
+        queues = asked.stuck(step) if request is None else {}
+        if request is None and not queues:
+            raise WhyError(f"no replica has a step{'' if step is None else f' {step}'}")
+        told = [f"replica {name}\n{one}" for name, one in queues.items()]
+        return "\n\n".join(told) if request is None else asked.why(request, step)
     if request is None:
         return str(visualizer.read(log).stuck(step))
     if step is not None:

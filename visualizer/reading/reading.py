@@ -13,6 +13,7 @@ A log only records: `engine/core/log` appends, saves, loads and folds. Nothing h
 because each property is computed from the events when it is asked for.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, overload
 
 from engine.cluster.cluster_log import ClusterLog
@@ -43,6 +44,7 @@ from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.why import answer
 from visualizer.reading.why.elsewhere import why_missed_in_cluster
 from visualizer.reading.why.find import request_named
+from visualizer.reading.why.log_index import WhyError
 from visualizer.reading.why.miss import WhyMissed
 from visualizer.reading.why.missed import why_missed
 from visualizer.reading.why.stuck import Stuck, stuck
@@ -226,6 +228,25 @@ class ClusterReading:
     def token_rows(self) -> list[DeliveredRow]:
         """One row per token that reached a client, in order."""
         return delivered_rows(self.log)
+
+    def why(self, request: int | str, step: int | None = None) -> str:
+        """Return the way of a request through the cluster, or what happened to it in a step.
+
+        A step is one of the last replica that had the request then. `request` is its number in the
+        cluster, or its label. Raises WhyError for another one.
+        """
+        from visualizer.reading.why.in_cluster import RequestWay
+
+        way = RequestWay(self.log, request)
+        return str(way) if step is None else way.why(step)
+
+    def stuck(self, step: int | None = None) -> dict[str, Stuck]:
+        """Return the queue of each replica at the end of its log, or of those that had a step."""
+        queues = dict[str, Stuck]()
+        for part in self.log.parts:
+            with suppress(WhyError):
+                queues[part.name] = stuck(part.log, step)
+        return queues
 
     def why_missed(self, request: int | str) -> WhyMissed:
         """Return why no more of a request's prompt was cached on its replica.

@@ -1,0 +1,63 @@
+"""Logs of real faults: each number and each answer is true of all runs of the replicas."""
+
+from pathlib import Path
+
+import pytest
+
+from engine import ClusterLog
+from engine.cluster import events as c
+from engine.core.log import vocabulary as v
+from tests.facts import assert_names
+from visualizer import read
+from visualizer.reading.summary import summary
+from visualizer.sources import read_source
+
+FAULTS = Path(__file__).parents[1] / "fixtures" / "cluster_faults"
+
+
+@pytest.fixture(scope="module", params=["restart", "kill", "stop", "drain"])
+def log(request) -> ClusterLog:
+    found = read_source(FAULTS / f"{request.param}.jsonl.gz")
+    assert isinstance(found, ClusterLog)
+    return found
+
+
+def test_no_event_of_a_replica_is_left_out(log):
+    kept = sum(len(part.log) for part in log.parts)
+    assert kept == sum(isinstance(event, c.Of) for event in log)
+    for part in log.parts:
+        assert part.log.state().seq == part.log.next_seq - 1
+
+
+def test_what_was_found_is_what_the_replicas_admitted(log):
+    rows, runs = [row for row in read(log).decision_rows if row.cached_tokens is not None], log.runs
+    found, size = 0, log.parts[0].log.state().block_size
+    for row in rows:
+        part = runs[row.replica][row.its_run - 1].part_with(row.its_request)
+        first = next(one for one in part.of(v.Admitted) if one.request == row.its_request)
+        found += len(first.blocks) * size
+    assert found == sum(row.cached_tokens for row in rows)
+    assert_names(
+        summary(log).partition("\n\n")[0], f"{found:,} of {sum(r.prompt_tokens for r in rows):,}"
+    )
+
+
+def test_why_tells_the_whole_way_of_each_request(log):
+    """Of each request that was routed twice, and of some others."""
+    asked, runs, rows = read(log), log.runs, read(log).decision_rows
+    twice = {row.request for row in rows if row.attempt > 1}
+    for number in {row.request for row in rows[::8]} | twice:
+        told, its = asked.why(number), [row for row in rows if row.request == number]
+        for row in its:
+            assert_names(told, f"routed to replica {row.replica}", row.prompt_tokens)
+        placed = [row for row in its if row.its_request is not None]
+        assert told.count("its request") == len(placed)
+        for row in placed:
+            run = runs[row.replica][row.its_run - 1]
+            part = run.part_with(row.its_request)
+            admitted = [e for e in part.of(v.Admitted) if e.request == row.its_request]
+            if admitted:
+                step = read(part).request(row.its_request).first_token_step or part.state().step
+                assert read(part).why(row.its_request, step) in asked.why(number, step)
+        lost = any(isinstance(e, c.RequestLost) and e.request == number for e in log)
+        assert ("its client got an error" in told) == lost
