@@ -3,24 +3,20 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from engine.core.config import ConfigError, EngineConfig
+from engine.core.config import ConfigError
 from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from server.banner import banner
 from server.core.event_log import Outbox
 from server.core.kv_events import KVEvent, KVEvents
 from server.core.kv_publisher import KVPublisher, endpoints
-from server.core.settings import ServerSettings
 from tests.engine.workloads import make_engine, play, random_workload
-from tests.facts import assert_names, raises_naming
+from tests.facts import raises_naming
 from tests.server.harness import get, post, serve_forked, start, trace
 from tests.server.subscriber import Event, Subscriber, View, events_of
-from tests.server.test_banner import URL, start_with
 from tests.sources.kv_feed import folded
 
 RECORDED = Path("tests/fixtures/vllm_kv_events.jsonl")
@@ -225,29 +221,7 @@ def test_a_wrong_question_is_ignored():
     publisher.close()
 
 
-ADDRESSES = [
-    ("5557", ("tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558")),
-    ("0", ("tcp://127.0.0.1:0", "tcp://127.0.0.1:0")),
-    ("tcp://*:5557", ("tcp://*:5557", "tcp://*:5558")),
-    ("tcp://[::1]:80", ("tcp://[::1]:80", "tcp://[::1]:81")),
-]
-
-
-@pytest.mark.parametrize(("value", "expected"), ADDRESSES)
-def test_a_port_alone_is_local(value, expected):
-    assert endpoints(value) == expected
-
-
 @pytest.mark.parametrize("value", ["", "65535", "127.0.0.1:5557", "tcp://*", "ipc:///tmp/x", "-1"])
 def test_a_wrong_address_is_one_line(value):
     with raises_naming(ConfigError, "kv_events", "tcp://ADDRESS:PORT", repr(value)):
         endpoints(value)
-
-
-@pytest.mark.parametrize(("address", "warned"), [("0", False), ("tcp://*:0", True)])
-def test_the_banner_says_who_can_subscribe(address, warned):
-    publisher: Any = KVPublisher(address)
-    text = banner(ServerSettings(), URL, EngineConfig(), start_with(), publisher.source)
-    assert_names(text, publisher.endpoint, publisher.replay_endpoint)
-    assert ("token ids" in text) == warned
-    publisher.close()

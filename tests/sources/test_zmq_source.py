@@ -17,7 +17,6 @@ from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import Event, EventsMissing, StepReported
 from server.core.kv_publisher import KVPublisher
 from tests.engine.workloads import make_engine, play, random_workload
-from tests.server.console import invoke, refused
 from tests.server.subscriber import END
 from tests.server.test_kv_events import cached_prefixes
 from tests.sources.kv_feed import chains, folded, stored, translated
@@ -298,32 +297,3 @@ def test_errors_say_what_was_expected(publisher: Publisher, listening: Any) -> N
     )
     with pytest.raises(SourceError, match="sent 2 frames of 3, 4 bytes"):
         next(feed)
-
-
-def test_a_replay_endpoint_that_is_wrong(publisher: Publisher, listening: Any) -> None:
-    _, feed = listening(publisher.endpoint, replay="tcp://*:5558")
-    with pytest.raises(SourceError, match=r"replay: cannot connect to tcp://\*:5558"):
-        next(feed)
-    _, feed = listening(publisher.endpoint, replay=publisher.replay)
-
-    def publish() -> None:
-        client, *_ = publisher.receive(publisher.router)
-        publisher.router.send_multipart((client, b"text"))
-
-    publisher.start(publish)
-    with pytest.raises(SourceError, match="sent 1 frames of 4 bytes"):
-        next(feed)
-
-
-def test_a_source_that_was_never_read_closes_its_sockets(publisher: Publisher) -> None:
-    source = ZmqSource(publisher.endpoint)
-    source.close()
-    assert source._context.closed
-    assert list(source.events()) == []
-
-
-def test_a_command_that_cannot_listen_leaves_no_file(tmp_path: Path) -> None:
-    """Otherwise the corrected command could not write to it."""
-    file = tmp_path / "capture.jsonl"
-    refused(invoke("listen", "5557", "--save", str(file)), "endpoint must be")
-    assert not file.exists()

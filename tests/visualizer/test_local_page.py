@@ -1,6 +1,5 @@
 """The page on loopback is for its reader alone, and needs no package of the server."""
 
-import gc
 import gzip
 import http.client
 import json
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from engine.core.log import EventLog
-from engine.core.log.vocabulary import AnyEvent, Event
+from engine.core.log.vocabulary import AnyEvent
 from tests.engine.workloads import random_log, windowed
 from tests.facts import assert_names
 from tests.visualizer.test_html import packed_log
@@ -26,7 +25,7 @@ from visualizer.html import write_page
 from visualizer.live import pages
 from visualizer.live.live_log import LiveLog, open_live
 from visualizer.live.local_server import LocalServer
-from visualizer.live.pages import board_routes, indexed_routes, live_routes, routes_of_several
+from visualizer.live.pages import board_routes, indexed_routes, live_routes
 from visualizer.live.ranges import MOST
 from visualizer.sources.limits import MAX_DROPPED
 from visualizer.sources.reader import LogEvent
@@ -172,29 +171,6 @@ def test_a_page_gets_each_event_once_and_the_window_if_it_fell_behind(log):
     assert events_of(live.stream())[2]["ended"] == "line 7: damaged"
 
 
-def test_taking_events_never_starts_the_garbage_collector(log):
-    """It would scan all nodes of the cache over and over."""
-    started = list[str]()
-
-    def note(phase: str, _info: object) -> None:
-        started.append(phase)
-
-    class Batch:
-        def __iter__(self) -> Iterator[Event]:
-            gc.callbacks.append(note)
-            yield from list(log) * 20
-            gc.callbacks.remove(note)
-
-    limits = gc.get_threshold()
-    gc.set_threshold(100, 1, 1)
-    try:
-        LiveLog("run.jsonl", window=100).take(Batch())
-    finally:
-        gc.set_threshold(*limits)
-    assert not started
-    assert gc.isenabled()
-
-
 def test_a_defect_of_a_source_ends_the_page_and_closes_the_source():
     closed = threading.Event()
 
@@ -223,14 +199,6 @@ def test_a_source_that_cannot_be_read_is_told_on_the_page_and_the_terminal(tmp_p
     live.follow(open_live(str(tmp_path / "notes.txt")), tell=told.put)
     assert told.get(timeout=20) == f"notes.txt: {live.ended}"
     assert "line 1: no known log begins with 'hello'" in live.ended
-
-
-def test_several_pages_are_listed(served):
-    client = served(routes_of_several({"a and <b>": "one", "a and c": "two"}))
-    index = client.ask()[1].decode()
-    assert 'href="0">a and &lt;b&gt;' in index and 'href="1">a and c' in index
-    assert [client.ask(str(number)) for number in (0, 1)] == [(200, b"one"), (200, b"two")]
-    assert client.ask("2")[0] == 404
 
 
 def test_a_live_page_is_served_with_its_script_and_feed(served, log):
