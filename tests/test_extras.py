@@ -12,13 +12,11 @@ import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from types import SimpleNamespace
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from engine.core.extras import EXTRA_OF, install_command
+from engine.core.extras import EXTRA_OF
 
 REPOSITORY = Path(__file__).parents[1]
 OURS = ("engine", "server", "underglass", "visualizer")
@@ -237,26 +235,3 @@ def test_each_library_that_is_imported_is_installed_by_its_extra():
         names = set(map(canonicalize_name, distributions.get(library, [])))
         allowed = core if library not in EXTRA_OF else installs[EXTRA_OF[library]]
         assert names & allowed, f"{library} is in no extra that engine/core/extras.py names for it"
-
-
-@pytest.mark.parametrize(
-    ("record", "source"),
-    [
-        ({"url": "file:///a%20b/clone", "dir_info": {}}, "/a b/clone[lab]"),
-        (
-            {"url": "file:///w/underglass-1-py3-none-any.whl", "archive_info": {}},
-            "none-any.whl[lab]",
-        ),
-        (
-            {"url": "https://x.org/u", "vcs_info": {"vcs": "git"}},
-            "underglass[lab] @ git+https://x.org/u",
-        ),
-        (None, "underglass[lab]"),
-    ],
-)
-def test_a_missing_extra_is_installed_from_where_the_copy_came_from(monkeypatch, record, source):
-    text = record and json.dumps(record)
-    monkeypatch.setattr(
-        metadata, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text)
-    )
-    assert install_command("lab").endswith(f"{source}'")

@@ -1,6 +1,5 @@
 """The Perfetto export follows the format's rules and holds exactly what the log says."""
 
-import gzip
 import json
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -17,7 +16,6 @@ from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.scenarios import scenario
 from engine.simulation.workload import lognormal, poisson
 from tests.engine.workloads import make_engine, next_token, play, random_log, random_workload
-from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer import read, to_perfetto
 
@@ -313,33 +311,6 @@ def test_a_log_without_times_takes_a_millisecond_a_step():
     )
 
 
-def test_the_storytellers_preemption_reads_as_it_happened():
-    events = parsed(to_perfetto(storytellers()))
-    pairs = with_owner(events)
-    ((owner, lost),) = [(o, e) for o, e in pairs if e["name"] == "preempted"]
-    assert owner["name"] == "r8"
-    assert lost["args"]["needed_by"] == "r6"
-    assert lost["args"]["steps_by_reason"] == {"whole_sequence": 4, "after_preemption": 1}
-    waits = {o["name"]: e["name"] for o, e in pairs if e["name"].startswith("waiting")}
-    assert waits["r9"] == "waiting: batch_full"
-    said = [
-        e["args"]["what"] for e in events if e["ph"] == "X" and e["pid"] == ENGINE and "args" in e
-    ]
-    [words] = [words for words in said if "preempted" in words]
-    assert_names(words, 5, 64, "r8", "r6", "after_preemption", 3)
-    # The arrow leads from the wait to the prefill it goes on with, in the same lane.
-    start, end = (next(e for e in events if e["ph"] == p and e["name"] == "resumed") for p in "sf")
-    tracks = slices_by_track(events)
-    assert enclosing(start, tracks)[-1] == lost
-    assert enclosing(end, tracks)[-1]["name"] == "prefill 20"
-    # The arrow of a hit begins where the blocks were computed.
-    start = next(e for e in events if e["ph"] == "s" and e["name"] == "prefix hit")
-    end = next(e for e in events if e["ph"] == "f" and e["id"] == start["id"])
-    assert [e["name"] for e in enclosing(start, tracks)] == ["r1", "prefill 31"]
-    assert [e["name"] for e in enclosing(end, tracks)] == ["r3", "prefill 15"]
-    assert enclosing(end, tracks)[-1]["args"]["cached_tokens"] == 16
-
-
 @pytest.fixture(scope="module")
 def crowd():
     """Run 600 requests, more than there are lanes, with too little memory."""
@@ -378,16 +349,6 @@ def test_counters_are_the_frames_numbers(crowd):
         assert at("requests", time) == {"running": step.running, "waiting": step.waiting}
         others = step.catchup_tokens + step.decode_tokens
         assert at("tokens per step", time) == {"prefill": step.prefill_tokens, "decode": others}
-
-
-def test_a_gz_name_gives_the_same_packed_and_the_same_every_time(tmp_path):
-    log = storytellers(), storytellers()
-    text = to_perfetto(log[0])
-    assert to_perfetto(log[0], tmp_path / "run.json") == tmp_path / "run.json"
-    assert (tmp_path / "run.json").read_text("utf-8") == text
-    files = [to_perfetto(one, tmp_path / f"{i}.json.gz") for i, one in enumerate(log)]
-    assert gzip.decompress(files[0].read_bytes()).decode() == text
-    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_an_asynchronous_run_has_a_lane_for_the_scheduler_and_one_for_the_passes():
