@@ -185,6 +185,7 @@ class Engine:
         constraint: Constraint | None = None,
         adapter: str = "",
         cache_salt: str = "",
+        begun: Any = None,
     ) -> Request:
         """Add a request to the queue. `prompt` is text or token ids.
 
@@ -193,7 +194,9 @@ class Engine:
         `adapter` names one of `adapters`, and requests with different `cache_salt` share no KV.
         `constraint` is what `validate` returned; without it, `params.structured` is compiled now. If
         there are more samples than the batch has seats, they become several requests with consecutive
-        ids (`split_samples`), and the first one is returned. Raises RequestError, which names the
+        ids (`split_samples`), and the first one is returned. `begun` is another engine's output, which
+        the request continues (`engine/extensions/resumption.py`); a request whose output has ended is
+        returned, but not added. Raises RequestError, which names the
         field, for a request that can never be served, and PolicyError if the policy fails. In both
         cases the engine is unchanged.
         """
@@ -234,6 +237,8 @@ class Engine:
                 bad_word_ids=bad_words,
                 constraint=constraint and constraint.fork(),
             )
+            if begun is not None and begun.resume(request, self.loop):
+                return request
             try:
                 self.scheduler.waiting.add(request)
             except Exception:  # the policy failed

@@ -272,7 +272,8 @@ class CostRunner:
     def _sample(self, row: Row, sample: int) -> Sampled:
         request = row.request
         at = len(request.tokens) - request.prompt_length
-        return accept_drafts(row, lambda ids: self._token(request.root + sample, at + len(ids)))
+        id_ = request.root + sample if len(row.samples) > 1 else request.id
+        return accept_drafts(row, lambda ids: self._token(id_, at + len(ids)))
 
     def _token(self, request: int, index: int) -> int:
         output = self.outputs.get(request)

@@ -51,7 +51,7 @@ def has_unknown(log: EventLog) -> bool:
     if isinstance(started, v.RunStarted) and started.tokenizer.get("trace_text") == "off":
         return True
     return any(
-        UNKNOWN in event.prompt
+        UNKNOWN in event.tokens
         if isinstance(event, v.RequestArrived)
         else any(UNKNOWN in row.ids for row in event.tokens)
         for event in log
@@ -88,7 +88,8 @@ class _Inventor:
         for event in log.of(v.StepFinished):
             for row in event.tokens:
                 self._outputs[row.request] += len(row.ids)
-        self._prompts = {event.request: len(event.prompt) for event in log.of(v.RequestArrived)}
+        # with what another replica generated
+        self._prompts = {event.request: len(event.tokens) for event in log.of(v.RequestArrived)}
         for fork in log.of(v.Forked):
             self._prompts[fork.request] = self._prompts[fork.parent]
         self._size = int(started.settings["block_size"])
@@ -128,7 +129,7 @@ class _Inventor:
 
     def _tokenizer(self, started: v.RunStarted) -> dict[str, Any]:
         largest = max(
-            (max(one.prompt, default=0) for one in self._log.of(v.RequestArrived)), default=0
+            (max(one.tokens, default=0) for one in self._log.of(v.RequestArrived)), default=0
         )
         size = max(self._shared.next_token, largest + 1, started.tokenizer.get("vocab_size", 0))
         return {"name": "invented tokens", "vocab_size": size, "eos_ids": [_END]}
@@ -137,15 +138,16 @@ class _Inventor:
         """Return the arrival with a limit at which the output ends as it did."""
         request, most = event.request, max(1, event.max_tokens)
         if event.n == 1 and self._ends.get(request, "length") == "length":
-            most = max(1, self._outputs[request])
+            most = max(1, len(event.output) + self._outputs[request])
         kept = {name: event.sampling[name] for name in _KEPT if name in event.sampling}
-        prompt = event.prompt
+        tokens, prompt = event.tokens, len(event.prompt)
         if self._invents:
-            prompt = [self._shared.token(request, at) for at in range(len(prompt))]
+            tokens = [self._shared.token(request, at) for at in range(len(tokens))]
         return msgspec.structs.replace(
             event,
-            prompt=prompt,
-            texts=[""] * len(prompt),
+            prompt=tokens[:prompt],
+            output=tokens[prompt:],
+            texts=[""] * len(tokens),
             max_tokens=most,
             sampling=kept | {"max_tokens": most},
         )

@@ -303,7 +303,7 @@ def _decided(log: EventLog, *, exactly: bool) -> list[tuple[int, list[Any]]]:
             case v.StepFinished() if exactly:
                 now += [(row.request, row.ids, row.accepted, row.forced) for row in event.tokens]
             case v.RequestArrived() if exactly:
-                now.append((event.request, event.prompt, event.label, event.priority, event.n))
+                now.append((event.request, event.tokens, event.label, event.priority, event.n))
             case v.Admitted() if not exactly:
                 now.append(("admitted", event.request, len(event.blocks)))
             case v.Preempted() if not exactly:

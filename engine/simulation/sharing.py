@@ -47,7 +47,7 @@ class Sharing:
         """Note what an event says about equal blocks."""
         match event:
             case v.RequestArrived():
-                self._prompt_tokens[event.request] = len(event.prompt)
+                self._prompt_tokens[event.request] = len(event.tokens)
             case v.Admitted():
                 self._equal(event.request, 0, event.blocks)
                 self._cached[event.request] = len(event.blocks)

@@ -128,18 +128,18 @@ class ReplayEngine(Engine):
         """Submit a request with its answers. Raises RequestError if it can never be served."""
         if one.extra_key and (key := one.extra_key[0]):
             self.adapters.add_as_logged(key)
-        request = self.submit(
+        for sample, answer in one.answers.items():
+            self.answers[self._next_id + sample] = answer
+            if answer.ids or answer.length < one.params.max_tokens:
+                self._outputs[self._next_id + sample] = answer.ids or answer.length
+        return self.submit(
             one.keyed_prompt,
             one.params,
             label=one.label,
             priority=one.priority,
             submitted_at=submitted_at,
+            begun=one.begun,
         )
-        for sample, answer in one.answers.items():
-            self.answers[request.id + sample] = answer
-            if answer.ids or answer.length < one.params.max_tokens:
-                self._outputs[request.id + sample] = answer.ids or answer.length
-        return request
 
     def step(self) -> StepOutput:
         """See `Engine.step`."""

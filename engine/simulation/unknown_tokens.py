@@ -31,8 +31,9 @@ def with_unknown_tokens(log: EventLog, source: dict[str, Any]) -> EventLog:
 def _masked(event: v.Event) -> v.Event:
     match event:
         case v.RequestArrived():
-            size = len(event.prompt)
-            return msgspec.structs.replace(event, prompt=[UNKNOWN] * size, texts=[""] * size)
+            prompt, output = ([UNKNOWN] * len(ids) for ids in (event.prompt, event.output))
+            texts = [""] * len(event.tokens)
+            return msgspec.structs.replace(event, prompt=prompt, output=output, texts=texts)
         case v.StepFinished():
             return msgspec.structs.replace(event, tokens=[_unknown(row) for row in event.tokens])
     return event
@@ -60,7 +61,7 @@ class _Nodes:
             return event
         match event:
             case v.RequestArrived():
-                self._tokens[event.request] = list(event.prompt)
+                self._tokens[event.request] = event.tokens
             case v.Forked():
                 self._tokens[event.request] = list(self._tokens[event.parent])
             case v.StepFinished():

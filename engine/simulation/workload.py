@@ -21,6 +21,7 @@ from engine.core.log.log import EventLog
 from engine.core.sampling_params import SamplingParams
 from engine.extensions.kv_transfer import ADOPTING
 from engine.extensions.prefix_keys import keyed
+from engine.extensions.resumption import Begun
 from engine.simulation.cost_runner import US_PER_MS
 
 ArrivalProcess = Callable[[random.Random, int], list[float]]  # -> arrival times in ms
@@ -55,7 +56,8 @@ class Input:
 class Arrival(Input):
     """A request. `answers` has an entry per sample; a sample without one runs to max_tokens.
 
-    `extra_key` is (adapter, digest of the cache salt); see `engine/extensions/prefix_keys.py`.
+    `extra_key` is (adapter, digest of the cache salt); see `engine/extensions/prefix_keys.py`. `begun`
+    is the output that another replica had generated.
     """
 
     prompt: list[int] = field(default_factory=list)
@@ -65,6 +67,7 @@ class Arrival(Input):
     texts: list[str] = field(default_factory=list)
     answers: dict[int, Answer] = field(default_factory=dict)
     extra_key: tuple[str, ...] = ()
+    begun: Begun | None = None
 
     @property
     def keyed_prompt(self) -> list[int]:
@@ -291,13 +294,14 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                     params=msgspec.convert(event.sampling, SamplingParams, str_keys=True),
                     label=event.label,
                     priority=event.priority,
-                    texts=event.texts,
+                    texts=event.texts[: len(event.prompt)],
                     answers={
                         sample: answers[event.request + sample]
                         for sample in range(event.n)
                         if event.request + sample in answers
                     },
                     extra_key=tuple(event.extra_key),
+                    begun=Begun(event.sample, event.output) if event.output else None,
                 )
             case v.RequestFinished() if event.reason in ("abort", "error"):
                 yield Abort(step=step + 1, at_ms=now, request=event.request)
@@ -323,6 +327,9 @@ def _answers(log: EventLog) -> dict[int, Answer]:
     """Return the answer of every request and sample."""
     answers: dict[int, Answer] = {}
     for event in log:
+        if isinstance(event, v.RequestArrived) and event.output:
+            begun = list(event.output), event.texts[len(event.prompt) :]
+            answers[event.request] = Answer(len(event.output), *begun)
         if isinstance(event, v.RequestFinished) and event.request in answers:
             answers[event.request].stopped = event.reason == "stop"
         for row in event.tokens if isinstance(event, v.StepFinished) else ():

@@ -180,7 +180,7 @@ class KVEvents:
         return AllBlocksCleared()
 
     def _request_arrived(self, event: RequestArrived) -> None:
-        self._tokens[event.request] = list(event.prompt)
+        self._tokens[event.request] = event.tokens
         adapter, digest = event.extra_key or ("", "")
         self._keys[event.request] = adapter, self.salts.get(digest, digest)
 

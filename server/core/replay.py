@@ -36,7 +36,11 @@ class Replay:
             match self._inputs.popleft():
                 case Arrival(params=params, label=label, priority=priority) as arrival:
                     request = engine.submit(
-                        arrival.keyed_prompt, params, label=label, priority=priority
+                        arrival.keyed_prompt,
+                        params,
+                        label=label,
+                        priority=priority,
+                        begun=arrival.begun,
                     )
                     for sample in range(params.samples):
                         self._ids[self._next + sample] = request.id + sample

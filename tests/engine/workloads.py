@@ -21,6 +21,7 @@ from engine.core.runner import Row, Sampled
 from engine.core.speculation.drafter import Drafter
 from engine.extensions.draft_model import DraftModel
 from engine.extensions.kv_transfer import Pages
+from engine.extensions.resumption import Begun
 from engine.simulation.checking_runner import CheckingRunner, prefix_hashes
 from engine.simulation.cost_runner import CostRunner, VirtualClock
 from engine.simulation.pipelined_loop import PipelinedLoop
@@ -29,6 +30,7 @@ TOKENIZER = ByteTokenizer()
 EOS = min(TOKENIZER.eos_ids)
 CALL_START = TOKENIZER.token_id("<|python_start|>")
 CALL_END = TOKENIZER.token_id("<|python_end|>")
+FORCED = {TOKENIZER.token_id("<|output_start|>"), TOKENIZER.token_id("<|output_end|>")}
 # Found by the soak: a policy's order that changed within a step, drafts behind a refund, a victim that
 # awaited a token.
 ONCE_FAILED = (3136, 3425, 6459, 434)
@@ -44,6 +46,19 @@ class Arrival:
     label: str = ""
     adapter: str = ""
     cache_salt: str = ""
+    begun: float = 0.0  # how much of its output another engine has generated
+
+    def begun_in(self, engine: Engine) -> Begun | None:
+        """The output so far of one of the prompt's samples, without half an answer of the tool."""
+        if not self.begun:
+            return None
+        sample = int(100 * self.begun) % 3
+        seed = (engine._next_id if self.params.seed is None else self.params.seed) + sample
+        output, _ = reference(self.prompt, self.params, seed if self.params.temperature else 0)
+        end = int(self.begun * len(output))
+        while end < len(output) and FORCED & {*output[max(0, end - 1) : end], output[end]}:
+            end += 1
+        return Begun(sample, output[:end])
 
 
 @dataclass
@@ -205,6 +220,7 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
                     label=arrival.label,
                     adapter=arrival.adapter,
                     cache_salt=arrival.cache_salt,
+                    begun=arrival.begun_in(engine),
                 )
             except RequestError:
                 continue  # could never be served; the engine said so
@@ -388,6 +404,7 @@ def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
     more = random.Random(f"{seed}: labels, fairness, eviction")
     apart = random.Random(f"{seed}: holds")
     caches = random.Random(f"{seed}: caches, admissions")
+    begun = random.Random(f"{seed}: begun elsewhere")
     block_size = rng.choice([1, 2, 3, 4, 8])
     blocks = rng.choice([4, 5, 6, 8, 10, 14, 24, 60])
     budget = rng.choice([1, 2, 3, 5, 8, 16, 32, 64])
@@ -429,6 +446,8 @@ def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
         step, priority = rng.randint(1, 12), rng.randint(0, 9 - number)
         label = more.choice(["", "ada", "bo"])
         arrivals.append(Arrival(step, prompt[:room], params, priority, label))
+        if n == 1 and begun.random() < 0.15 and seed not in ONCE_FAILED:
+            arrivals[-1].begun = begun.random()
     aborts = [(rng.randint(1, 25), rng.randrange(9)) for _ in range(rng.choice([0, 0, 1, 3]))]
     failures = {rng.randint(1, 20)} if rng.random() < 0.1 else set()
     draft_length = rng.choice([0, 0, 0, 2, 4])

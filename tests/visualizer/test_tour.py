@@ -159,9 +159,9 @@ class Fold:
             if "scheduled" not in here:
                 self.add("failed", "failed", number, fault=number)
         groups = {words: sum(waited[one] for one in causes) for words, causes in WAITS.items()}
-        whole, roots = waited.total(), sum(not row.sample for row in self.rows.values())
+        whole, roots = waited.total(), sum(row.root == row.request for row in self.rows.values())
         if isinstance(self.log[0], v.Keyframe):  # its samples are told as requests
-            roots += sum(one.sample > 0 for one in self.log[0].state.requests)
+            roots += sum(one.root != one.id for one in self.log[0].state.requests)
         before, most = getattr(self.log[0], "state", State()).step, max(groups.values())
         facts = self.add("run", None, None, requests=roots, steps=len(self.steps))
         facts |= {"busy time": sum(step["busy"] for step in self.steps.values())}
@@ -181,7 +181,7 @@ class Fold:
         """Add what is known of each request."""
         timed = all("end" in event.t for event in self.log.of(v.StepFinished))
         last = max((event.t.get("end", 0) for event in self.log.of(v.StepFinished)), default=0)
-        rows = [row for row in self.rows.values() if not row.sample and row.arrived_step]
+        rows = [row for row in self.rows.values() if row.root == row.request and row.arrived_step]
         ends = [r for r in rows if r.finish_reason in ("stop", "length") and r.output_tokens]
         longest = max((row.e2e_ms or 0 for row in ends), default=0)
         for row in rows:

@@ -93,7 +93,9 @@ class _Summary:
         """See `summary`."""
         known, knows, steps, requests = self.known, self.knows, self.steps, self.known.requests
         # A request that was admitted before the log begins has 0 as that step.
-        prompts = [one for one in requests if not one.sample and one.admitted and one.admitted[0]]
+        prompts = [
+            one for one in requests if one.id == one.root and one.admitted and one.admitted[0]
+        ]
         found = sum(one.admitted[1] for one in prompts if one.admitted)
         asked = sum(one.prompt_length for one in prompts)
         output = None

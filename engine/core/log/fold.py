@@ -119,9 +119,9 @@ class State(EngineState):
         self.requests[event.request] = v.RequestState(
             id=event.request,
             root=event.request,
-            sample=0,
+            sample=event.sample,
             prompt_length=len(event.prompt),
-            tokens=list(event.prompt),
+            tokens=event.tokens,
             num_computed_tokens=0,
             block_table=[],
             last_node=ROOT,

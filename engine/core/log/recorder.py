@@ -111,7 +111,7 @@ class Recorder:
         self._emit(
             v.RequestArrived(
                 request=request.id,
-                prompt=list(request.tokens),
+                prompt=list(request.tokens[: request.prompt_length]),
                 texts=list(request.texts),
                 label=request.label,
                 max_tokens=params.max_tokens,
@@ -119,6 +119,8 @@ class Recorder:
                 priority=request.priority,
                 sampling=params.changed(request.seed),
                 extra_key=list(request.extra_key),
+                output=request.output_ids,
+                sample=request.sample,
                 t={"at": self._clock.now() if submitted_at is None else submitted_at},
             )
         )

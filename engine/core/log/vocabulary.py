@@ -147,6 +147,9 @@ class RunStarted(Event):
 class RequestArrived(Event):
     """A request was submitted. `texts` has one piece per prompt token; joined, they are the prompt.
 
+    `output` is what another replica generated before: this engine computes it again, after the prompt,
+    and goes on. Then `texts` has its pieces, too, and `sample` says which sample of the prompt it is.
+
     `n` is the number of samples (`best_of`, if given). `sampling` has the fields of SamplingParams that
     differ from their defaults, and the seed. `extra_key` is (adapter, digest of the cache salt), ""
     for none, if it has one of them: only requests with equal keys share blocks.
@@ -165,7 +168,14 @@ class RequestArrived(Event):
     sampling: dict[str, Any]
     hashes: list[str] = []
     extra_key: list[str] = []
+    output: list[int] = []
+    sample: int = 0
     t: dict[str, Any] = {}  # at: the time of submission, possibly inside the previous step
+
+    @property
+    def tokens(self) -> list[int]:
+        """The tokens that are to be computed."""
+        return self.prompt + self.output
 
 
 class StepStarted(Event):

@@ -99,6 +99,22 @@ class OutputProcessor:
         new.accepted = min(len(sampled.ids) - 1, len(new.ids) - new.forced)
         return new
 
+    def replay(self, ids: Sequence[int]) -> TokenOutput:
+        """Append tokens that another engine generated, its tool's answers among them."""
+        new, answered = TokenOutput(self.request), 0
+        for token in ids:
+            self._append(new, token, 0.0, [], NO_MASK)
+            if new.finish_reason is not None:
+                break
+            if answered:
+                answered -= 1
+                self.request.num_forced_tokens += 1
+                continue
+            if token == self._call_start and self._tool is None and self._new_tool is not None:
+                self._tool = self._new_tool()
+            answered = 0 if self._tool is None else len(self._tool.feed(token))
+        return new
+
     def close(self) -> None:
         """Deliver the held-back text when the request has ended."""
         held = self._stops.flush() if self._stops else ""

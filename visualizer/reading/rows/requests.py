@@ -147,15 +147,17 @@ class _Table:
                 self._gaps[one.id] = []
 
     def _arrived(self, event: v.RequestArrived) -> None:
-        self._gaps[event.request] = []
+        if not event.output:
+            self._gaps[event.request] = []
         self.rows[event.request] = RequestRow(
             request=event.request,
             label=event.label,
             root=event.request,
-            sample=0,
+            sample=event.sample,
             priority=event.priority,
             prompt_tokens=len(event.prompt),
             max_tokens=event.max_tokens,
+            output_tokens=len(event.output),
             forced_tokens=0,
             drafted_tokens=0,
             accepted_tokens=0,

@@ -71,7 +71,7 @@ class Prompts:
                     self.texts[request.id] = list(request.texts)
             case v.RequestArrived():
                 self.arrived.add(event.request)
-                self.so_far[event.request] = list(self.whole[event.request])
+                self.so_far[event.request] = [*self.whole[event.request], *event.output]
                 self.texts[event.request] = list(event.texts)
             case v.Admitted():
                 self.begun.add(event.request)

@@ -479,8 +479,9 @@ export class State {
   }
 
   request_arrived(event: Events["request_arrived"]) {
-    const { type, t, request: id, prompt: tokens, n: num_seqs, hashes, ...rest } = event;
-    const own = { id, root: id, sample: 0, prompt_length: tokens.length, tokens, num_seqs };
+    const { type, t, request: id, prompt, output = [], sample = 0, n, hashes, ...rest } = event;
+    const tokens = output.length ? prompt.concat(output) : prompt;
+    const own = { id, root: id, sample, prompt_length: prompt.length, tokens, num_seqs: n };
     const none = { num_computed_tokens: 0, block_table: [], last_node: ROOT, preemptions: 0 };
     const request = this.#withContent({ ...own, ...none, ...rest }, hashes);
     this.#addRequestState({ ...request, place: ++this.back });

@@ -77,7 +77,7 @@ export class RunSummary {
       const ttft = this.#count(span, stepGaps, inARow);
       if (ttft !== null) ttfts.set(ttft, (ttfts.get(ttft) ?? 0) + 1);
       const [admission] = span.admissions;
-      if (span.sample === 0 && admission && !admission.resumed) {
+      if (span.root === span.id && admission && !admission.resumed) {
         found += admission.found;
         asked += span.promptLength;
       }

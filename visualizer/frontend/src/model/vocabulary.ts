@@ -6,7 +6,7 @@
 
 export const SCHEMA = 2;
 export const KEYFRAME_SCHEMA = 3;
-export const INDEXED = 3490362420;
+export const INDEXED = 3485057862;
 
 export const VOCABULARY = {
   ScheduledRow: "#request:i start:i count:i drafts?:[i",
@@ -17,7 +17,7 @@ export const VOCABULARY = {
   HoldState: "id:i block_table:[i last_node:i label?:s",
   KeyframeState: "window_pages?:?[i tiers?:?{[i adapters?:[s seq:i step:i tick:i paused:b waiting:[i running:[i plan:[<ScheduledRow in_flight:[(i,[<ScheduledRow free:[i queue:[i refs:[i requests:[<RequestState nodes:[<NodeRecord holds:[<HoldState settings:{a classes:{s source?:{a reported?:?<step_reported expert_loads?:[[i lanes?:[(?i,i,s tier_texts?:{[s schema:i",
   run_started: "schema:i settings:{a classes:{s model:{a tokenizer:{a clock:s source?:{a t?:{a",
-  request_arrived: "request:i prompt:[i texts:[s label:s max_tokens:i n:i priority:i sampling:{a hashes?:[s extra_key?:[s t?:{a",
+  request_arrived: "request:i prompt:[i texts:[s label:s max_tokens:i n:i priority:i sampling:{a hashes?:[s extra_key?:[s output?:[i sample?:i t?:{a",
   step_started: "step:i",
   admitted: "request:i node:i blocks:[i resumed:b key:[n",
   blocks_allocated: "request:i blocks:[i",
