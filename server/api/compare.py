@@ -15,9 +15,9 @@ from starlette.responses import Response
 
 from server.api.apart import run_apart
 from server.api.live import previous_run
-from server.api.operation import check_allowed
 from server.core.event_log import json_lines
 from server.core.models import Models, ViewedModel
+from server.http.access import check_allowed
 from server.http.errors import ApiError
 
 _NAMES = ("the old run", "the new run")

@@ -19,7 +19,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from server.api.operation import check_allowed
 from server.core.commands import AdoptKV, DescribeKV, ExportKV
 from server.core.kv_transfer import (
     MEDIA_TYPE,
@@ -29,6 +28,7 @@ from server.core.kv_transfer import (
 )
 from server.core.models import Models, ViewedModel
 from server.core.settings import MAX_NAME_LENGTH, ServerSettings
+from server.http.access import check_allowed
 from server.http.bodies import UNLIMITED_PATH, read_limited
 from server.http.errors import ApiError, bad_request
 from server.http.fields import Strict

@@ -40,13 +40,13 @@ from starlette.types import Receive, Scope, Send
 from engine.core.config import EngineConfig
 from engine.core.declared import Setting, settings_of
 from engine.core.log.log import EventLog
-from server.api.operation import may_control
 from server.api.shared_answer import SharedAnswer
 from server.core.bridge import Bridge
 from server.core.event_log import PreviousRun, Window, encode_event, json_lines
 from server.core.models import Models, ViewedModel
 from server.core.run_until import Stopped
 from server.core.settings import ServerSettings
+from server.http.access import may_control
 from server.http.errors import ApiError
 from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 from visualizer.front_end import MODULES, built

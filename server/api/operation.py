@@ -4,7 +4,6 @@ A teacher can pause and resume the engine, run it step by step or until somethin
 requests back to release them together, and restart the engine with other settings.
 """
 
-import secrets
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal, Self
 
@@ -20,9 +19,8 @@ from server.core.models import Models, ViewedModel
 from server.core.replay import Prompts
 from server.core.restart import Restart
 from server.core.run_until import MAX_STEPS, StopReason, Until
-from server.core.settings import ServerSettings
-from server.http.access import CLUSTER_KEY_HEADER, cross_site, is_loopback
-from server.http.errors import ApiError, bad_request, unavailable
+from server.http.access import check_allowed
+from server.http.errors import bad_request, unavailable
 from server.http.fields import Strict
 
 
@@ -310,37 +308,3 @@ def engine_counts(state: State) -> dict[str, Any]:
 def only_cached(state: State) -> int:
     """Return the number of blocks in the prefix tree that no request or hold locks."""
     return sum(len(node.blocks) for node in state.nodes.values() if node.lock_ref == 0)
-
-
-def may_control(request: Request, settings: ServerSettings) -> bool:
-    """Return whether a client may pause the engine. Without an API key, only local clients may.
-
-    A replica with a cluster key is controlled only by its gateway, which checks the client.
-    """
-    if settings.cluster_key is not None:
-        sent = request.headers.get(CLUSTER_KEY_HEADER, "")
-        return secrets.compare_digest(sent.encode(), settings.cluster_key.encode())
-    host = request.client.host if request.client else ""
-    return settings.api_key is not None or is_loopback(host)
-
-
-def check_allowed(request: Request, settings: ServerSettings) -> None:
-    """Raise ApiError for pages of other sites and for clients that may not pause the engine."""
-    if error := cross_site(request.scope, settings.cors_origin):
-        raise error
-    if not may_control(request, settings):
-        if settings.cluster_key is not None:
-            raise ApiError(
-                403,
-                "this server is a replica with a cluster key: send the command to its gateway, or send "
-                f"the key in the header {CLUSTER_KEY_HEADER}",
-                type="permission_error",
-                code="cluster_key",
-            )
-        raise ApiError(
-            403,
-            "without a key, the engine can only be paused from this machine: start the server with "
-            "--api-key to pause it from other machines",
-            type="permission_error",
-            code="loopback_only",
-        )

@@ -16,9 +16,9 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from server.api.apart import SECONDS, process_apart
-from server.api.operation import check_allowed
 from server.core.event_log import json_lines
 from server.core.models import Models, ViewedModel
+from server.http.access import check_allowed
 from server.http.errors import ApiError, unavailable
 from server.http.fields import Strict
 

@@ -54,7 +54,8 @@ from server.core.request_stream import (
 )
 from server.core.run_until import Refusal
 from server.core.settings import ServerSettings
-from server.http.errors import ApiError, unavailable
+from server.http.continued import CONTINUED, Continued
+from server.http.errors import ApiError, bad_request, unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -244,6 +245,7 @@ class Bridge:
             label=request.label,
             on_kept=request.on_kept,
             fields=request.fields,
+            name=None if request.continued is None else request.continued.name,
         )
         self.live[stream.number] = stream
         self._idle.clear()
@@ -323,6 +325,8 @@ class Bridge:
         self._pending[stream] = 0
         try:
             prompts = await self.encode(request, context)
+            if request.continued is not None:
+                self._add_outputs(prompts, request.continued)
             if stream.failure:  # the server stopped meanwhile
                 raise stream.failure
             pending = sum(self._pending.values())
@@ -342,6 +346,23 @@ class Bridge:
         finally:
             self._pending.pop(stream, None)
             self._prompts.pop(stream.number, None)
+
+    def _add_outputs(self, prompts: list[Prompt], continued: Continued) -> None:
+        """Add the tokens that another server generated. Raises ApiError if they cannot be its own."""
+        first, outputs = 0, dict(continued.outputs)
+        for prompt in prompts:
+            params = prompt.params
+            numbers_of = range(first, first + params.samples)
+            prompt.outputs = [outputs.pop(choice, []) for choice in numbers_of]
+            first += params.samples
+            most = max(map(len, prompt.outputs))
+            largest = max((max(ids, default=0) for ids in prompt.outputs), default=0)
+            if most > params.max_tokens or largest >= self.tokenizer.vocab_size:
+                raise bad_request(
+                    CONTINUED, f"{CONTINUED}: the tokens are not those of this request"
+                )
+        if outputs:
+            raise bad_request(CONTINUED, f"{CONTINUED}: there is no choice {min(outputs)}")
 
     # Commands
 
@@ -411,10 +432,10 @@ class Bridge:
         self.paused, self.until = report.paused, report.until
         self.trace_error = report.trace_error
         self.window.extend(report.events)  # wakes the viewers
-        for number, ids in report.queued:
+        for number, ids, earlier in report.queued:
             stream, prompts = live.get(number), self._prompts.pop(number, None)
             if stream is not None and prompts is not None:
-                stream.queued(prompts, ids)
+                stream.queued(prompts, ids, earlier)
                 self._pending.pop(stream, None)  # from now on it counts as waiting
         for number, result in report.replies:
             reply = self._replies.pop(number, None)

@@ -29,12 +29,14 @@ numbers = count(1)  # of streams, replies and buffers
 class Prompt(msgspec.Struct, array_like=True):
     """One prompt of a request, as token ids, and the parameters of its samples.
 
-    buffer  the number of the LMTP buffer that keeps the prompt and its output, or 0
+    buffer   the number of the LMTP buffer that keeps the prompt and its output, or 0
+    outputs  by sample: the tokens that another server generated; empty if there are none
     """
 
     tokens: list[int]
     params: SamplingParams
     buffer: int = 0
+    outputs: list[list[int]] = []
 
 
 class Logprobs(msgspec.Struct, array_like=True):
@@ -128,7 +130,7 @@ class Report(msgspec.Struct, array_like=True, tag=True):
     """Everything that happened since the last report.
 
     events    the new events of the log
-    queued    (stream, the engine's id of each prompt's first sample)
+    queued    (stream, the engine's id of each prompt's first sample, its client's output so far)
     deltas    new output of the streams' choices, or how they ended
     cached    (stream, index of the prompt, tokens found in the prefix cache)
     kept      (stream, what its buffer keeps)
@@ -141,7 +143,7 @@ class Report(msgspec.Struct, array_like=True, tag=True):
     """
 
     events: list[AnyEvent] = []
-    queued: list[tuple[int, list[int]]] = []
+    queued: list[tuple[int, list[int], list[OutputDelta]]] = []
     deltas: list[tuple[int, OutputDelta]] = []
     cached: list[tuple[int, int, int]] = []
     kept: list[tuple[int, Kept]] = []

@@ -15,15 +15,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from engine.core.engine import Engine
 from engine.core.log.vocabulary import Admitted, AnyEvent, StepFinished
 from engine.core.loop import StepOutput
 from engine.core.output.processor import TokenOutput
 from engine.core.part_errors import RECOVERABLE
-from engine.core.request import Constraint, Request
+from engine.core.request import Constraint, Request, TokenScore
 from engine.extensions.prefix_keys import salt_digest
+from engine.extensions.resumption import Begun
 from server.core.adapters import ReadAdapter, change_adapters
 from server.core.commands import (
     AdoptKV,
@@ -38,6 +42,7 @@ from server.core.commands import (
     Logprobs,
     OutputDelta,
     Pause,
+    Prompt,
     Release,
     ReleaseBuffer,
     RemoveAdapter,
@@ -206,15 +211,17 @@ class EngineThread:
 
     def _submit(self, command: Submit, constraints: list[Constraint | None]) -> None:
         ids: list[int] = []
+        live: list[int] = []  # all samples that have not ended
+        earlier: list[OutputDelta] = []
         choice = 0
         if command.cache_salt:
             self._salts[salt_digest(command.cache_salt)] = command.cache_salt
         for index, (prompt, constraint) in enumerate(
             zip(command.prompts, constraints, strict=True)
         ):
-            request = self._engine.submit(
+            submit = partial(
+                self._engine.submit,
                 prompt.tokens,
-                prompt.params,
                 label=command.label,
                 priority=command.priority,
                 submitted_at=command.submitted_at,
@@ -222,16 +229,23 @@ class EngineThread:
                 adapter=command.adapter,
                 cache_salt=command.cache_salt,
             )
-            ids.append(request.id)
-            self._newest = request.id
-            for sample in range(prompt.params.samples):
-                self._samples[request.id + sample] = _Sample(
-                    command.stream, index, choice, prompt.buffer, is_first=sample == 0
+            if prompt.outputs:
+                samples, begun = _continue(submit, prompt, choice)
+                earlier += begun
+            else:
+                first = submit(prompt.params).id
+                samples = {choice + one: first + one for one in range(prompt.params.samples)}
+            first = min(samples.values(), default=0)
+            for sample_choice, id_ in samples.items():
+                self._samples[id_] = _Sample(
+                    command.stream, index, sample_choice, prompt.buffer, is_first=id_ == first
                 )
-                choice += 1
-        samples = command.prompts[-1].params.samples
-        self._ids[command.stream] = list(range(ids[0], ids[-1] + samples))
-        self._report.queued.append((command.stream, ids))
+            choice += prompt.params.samples
+            ids.append(first)
+            live += samples.values()
+            self._newest = max(self._newest, first)
+        self._ids[command.stream] = live
+        self._report.queued.append((command.stream, ids, earlier))
 
     def _release(self, command: Release) -> None:
         for id_ in self._ids.pop(command.stream, []):
@@ -407,6 +421,34 @@ def _run_kv_command(engine: Engine, command: KVCommand) -> KVLayout | ExportedPa
                 return adopted
             except RECOVERABLE as error:
                 return Refusal(500, str(error), code="part_failed")
+
+
+def _continue(
+    submit: Callable[..., Request], prompt: Prompt, first_choice: int
+) -> tuple[dict[int, int], list[OutputDelta]]:
+    """Submit each sample of a prompt with its output so far.
+
+    Returns the engine's ids of the samples that have not ended, by choice, and what the client has.
+    """
+    ids, earlier = dict[int, int](), list[OutputDelta]()
+    for sample, output in enumerate(prompt.outputs):
+        begun, choice = Begun(sample, output), first_choice + sample
+        # A client that has output has the prompt's scores, too.
+        scored = None if output else prompt.params.prompt_logprobs
+        params = replace(prompt.params, n=1, prompt_logprobs=scored)
+        request = submit(params, begun=begun)
+        if request.finish_reason is None:
+            ids[choice] = request.id
+        if output:
+            new = begun.given
+            delta = OutputDelta(choice, 0, list(new.ids), list(new.texts))
+            delta.finish_reason, delta.error = new.finish_reason, request.error
+            delta.stop_reason = new.matched or new.stop_token
+            _add_logprobs(delta, new)
+            if prompt.params.prompt_logprobs is not None:
+                delta.prompt_scores = [TokenScore(0.0, [])] * (len(prompt.tokens) - 1)
+            earlier.append(delta)
+    return ids, earlier
 
 
 def _layout(engine: Engine) -> KVLayout:

@@ -17,11 +17,12 @@ stream.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from server.core.commands import Kept, OutputDelta, Prompt, numbers
+from server.http.continued import Continued, StreamName
 from server.http.errors import ApiError, bad_request
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class GenerationRequest:
     on_kept   called when the engine has kept the prompt and its output for an LMTP buffer
     model     the name that the client gave: an adapter's, or one of the model's own
     cache_salt  requests share cached prefixes only with those that have the same salt
+    continued   the stream that it continues, if another server began it
     """
 
     encode: Callable[["Bridge"], list[Prompt]]
@@ -56,6 +58,7 @@ class GenerationRequest:
     on_kept: Callable[[Kept], None] | None = None
     model: str = ""
     cache_salt: str = ""
+    continued: Continued | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,9 @@ class RequestStream:
 
     number          stands for the stream in commands and reports
     label           the client's name in the log
+    name            gives the answer's ids and its time
     prompts         in the request's order; each prompt has one choice per sample, consecutively
+    earlier         what its client has of each choice, if another server began the stream
     request_ids     the engine's id of each prompt's first sample, once the request is queued
     cached_tokens   number of tokens found in the prefix cache, per prompt
     submitted_at    the engine clock's time when the request arrived, in microseconds
@@ -115,8 +120,11 @@ class RequestStream:
         label: str = "",
         on_kept: Callable[[Kept], None] | None = None,
         fields: Mapping[str, str] | None = None,
+        name: StreamName | None = None,
     ) -> None:
         self.number = next(numbers)
+        self.name = name or StreamName()
+        self.earlier: list[OutputDelta] = []
         self.submitted_at = submitted_at
         self.label = label
         self.prompts: list[Prompt] = []
@@ -139,11 +147,17 @@ class RequestStream:
         self._waits_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def queued(self, prompts: list[Prompt], request_ids: list[int]) -> None:
+    def queued(
+        self, prompts: list[Prompt], request_ids: list[int], earlier: Sequence[OutputDelta] = ()
+    ) -> None:
         """Record that the request is in the engine's queue."""
-        self.prompts, self.request_ids = prompts, request_ids
+        self.prompts, self.request_ids, self.earlier = prompts, request_ids, list(earlier)
         self.cached_tokens = [0] * len(prompts)
         self._unfinished = sum(prompt.params.samples for prompt in prompts)
+        for delta in earlier:
+            self._unfinished -= delta.finish_reason is not None
+            if delta.finish_reason == "error":
+                self.fail(self._error_of(delta))
 
     @property
     def finished(self) -> bool:

@@ -21,8 +21,10 @@ import socket
 from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from server.core.settings import ServerSettings
 from server.http.errors import ApiError, bad_request
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{0,5})?")
@@ -146,6 +148,40 @@ def cross_site(scope: Scope, origins: Collection[str]) -> ApiError | None:
         type="permission_error",
         code="cross_site",
     )
+
+
+def may_control(request: Request, settings: ServerSettings) -> bool:
+    """Return whether a client may pause the engine. Without an API key, only local clients may.
+
+    A replica with a cluster key is controlled only by its gateway, which checks the client.
+    """
+    if settings.cluster_key is not None:
+        sent = request.headers.get(CLUSTER_KEY_HEADER, "")
+        return secrets.compare_digest(sent.encode(), settings.cluster_key.encode())
+    host = request.client.host if request.client else ""
+    return settings.api_key is not None or is_loopback(host)
+
+
+def check_allowed(request: Request, settings: ServerSettings) -> None:
+    """Raise ApiError for pages of other sites and for clients that may not pause the engine."""
+    if error := cross_site(request.scope, settings.cors_origin):
+        raise error
+    if not may_control(request, settings):
+        if settings.cluster_key is not None:
+            raise ApiError(
+                403,
+                "this server is a replica with a cluster key: send the command to its gateway, or send "
+                f"the key in the header {CLUSTER_KEY_HEADER}",
+                type="permission_error",
+                code="cluster_key",
+            )
+        raise ApiError(
+            403,
+            "without a key, the engine can only be paused from this machine: start the server with "
+            "--api-key to pause it from other machines",
+            type="permission_error",
+            code="loopback_only",
+        )
 
 
 def is_loopback(host: str) -> bool:

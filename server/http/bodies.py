@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.core.admission import MAX_CHARACTERS, max_request_tokens
 from server.core.models import Models
+from server.http.continued import CONTINUED, Continued
 from server.http.errors import (
     ApiError,
     bad_request,
@@ -254,6 +255,9 @@ class JsonRoute(APIRoute):
 
         async def handle(request: Request) -> Response:
             content = await request.body()
+            if (header := request.headers.get(CONTINUED)) is not None:
+                continued, content = Continued.split(header, content)
+                request.scope["state"]["continued"] = continued
             content_type = request.headers.get("content-type", "")
             body = await read_apart(len(content), lambda: read_body(model, content, content_type))
             client = (request.headers.get("x-client"),) if takes_client else ()

@@ -11,9 +11,11 @@ chunks instead of a growing queue.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -26,6 +28,15 @@ from server.core.request_stream import (
     RequestContext,
     RequestStream,
     merge_deltas,
+)
+from server.http.access import check_allowed
+from server.http.continued import (
+    END,
+    MARKS,
+    NAME,
+    is_transient,
+    lost_mark,
+    tokens_mark,
 )
 from server.http.errors import ApiError
 
@@ -82,7 +93,7 @@ class Answer(Response):
 
     The model is leased until the response has ended, however it ends. `serializer` is called when the
     request is in the engine's queue, and returns a StreamSerializer if the answer is `streamed`,
-    otherwise a WholeSerializer.
+    otherwise a WholeSerializer. A gateway gets a stream with marks; see `continued.py`.
     """
 
     def __init__(
@@ -109,6 +120,10 @@ class Answer(Response):
         tokenized.
         """
         connection = Connection(receive, send, self._models.settings.stall_seconds)
+        self._has_marks = any(name == MARKS.encode() for name, _ in scope["headers"])
+        if (continued := scope["state"].get("continued")) is not None:
+            check_allowed(Request(scope), self._models.settings)
+            self._request = replace(self._request, continued=continued)
         await connection.serve(self._serve(connection, scope["state"]["context"]))
 
     async def _serve(self, connection: "Connection", context: RequestContext) -> None:
@@ -125,19 +140,29 @@ class Answer(Response):
     ) -> None:
         """Send tokens as server-sent events, as the engine samples them."""
         # Send the headers now, to tell the client that its request is in the queue.
-        await connection.start(200, [*EVENT_STREAM_HEADERS, _request_header(stream)])
+        headers = [*EVENT_STREAM_HEADERS, _request_header(stream)]
+        if self._has_marks:
+            headers.append((NAME.encode(), str(stream.name).encode()))
+        await connection.start(200, headers)
         serializer: StreamSerializer = self._serializer(stream, bridge.tokenizer)
-        data = b""
+        for delta in stream.earlier:  # the client has it, but the serializer must know it
+            serializer.chunk(delta)
+        data, end = b"", END if self._has_marks else b""
         try:
             while not stream.finished:
                 await connection.body(data)
                 deltas = await stream.deltas(self._keep_alive)
                 data = b"".join(map(serializer.chunk, deltas)) if deltas else KEEP_ALIVE
+                if self._has_marks:
+                    data += tokens_mark(deltas)
             # Both parts are sent in one write, because many streams may end in the same step.
             last = data + serializer.closing()
         except ApiError as error:
+            if self._has_marks and is_transient(error):
+                await connection.body(lost_mark(error), more=False)
+                return
             last = sse({"error": error.error})
-        await connection.body(last + serializer.done, more=False)
+        await connection.body(last + serializer.done + end, more=False)
 
     async def _send_whole(
         self, bridge: Bridge, stream: RequestStream, connection: "Connection"

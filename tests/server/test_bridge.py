@@ -291,7 +291,7 @@ async def test_a_reader_is_not_cut_off_because_the_loop_was_held_up():
 # An answer is sent in few writes, because each of them stops the engine for a moment
 
 
-SCOPE = {"type": "http", "state": {"context": RequestContext(lambda _stream: None)}}
+SCOPE = {"type": "http", "headers": [], "state": {"context": RequestContext(lambda _stream: None)}}
 
 
 async def writes(serializer: Callable[..., StreamSerializer], **sampling: Any) -> list[list[Any]]:

@@ -265,7 +265,8 @@ class ChatSerializer(OpenAISerializer):
             parser = self._tools.parser(self.tokenizer.chat_template, self._tool_parser)
             if parser is None:
                 return None
-            self._writers[choice] = ToolCallWriter(parser, self._tools)
+            name = self.stream.name
+            self._writers[choice] = ToolCallWriter(parser, self._tools, name, choice)
         return self._writers[choice]
 
     def _chunk(

@@ -21,8 +21,6 @@ Differs from vLLM: nothing is stored, so there are no routes to retrieve or canc
 `previous_response_id` is rejected.
 """
 
-import secrets
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,8 +66,8 @@ class ResponseSerializer:
         self._stream = stream
         self._tokenizer = tokenizer
         self._model = body.model or settings.model_name
-        self._id = f"resp_{secrets.token_hex(16)}"
-        self._created_at = int(time.time())
+        self._id = f"resp_{stream.name.id(32)}"
+        self._created_at = stream.name.created
         self._num_events = 0
         self._num_tokens = 0
         self._status = "in_progress"
@@ -80,7 +78,7 @@ class ResponseSerializer:
         tools = body.chat.tool_request
         if tools is not None:
             parser = tools.parser(tokenizer.chat_template, settings.tool_call_parser)
-            self._writer = None if parser is None else ToolCallWriter(parser, tools)
+            self._writer = None if parser is None else ToolCallWriter(parser, tools, stream.name)
 
     def chunk(self, delta: OutputDelta) -> bytes:
         """See `StreamSerializer`."""
@@ -136,7 +134,7 @@ class ResponseSerializer:
         if not self._output or self._output[-1]["type"] != "message":
             yield from self._end_item()
             yield from self._begin_item(
-                {"type": "message", "id": _new_id("msg"), "role": "assistant", "content": []}
+                {"type": "message", "id": self._new_id("msg"), "role": "assistant", "content": []}
             )
             empty = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
             self._output[-1]["content"].append(empty)
@@ -154,7 +152,7 @@ class ResponseSerializer:
             yield from self._begin_item(
                 {
                     "type": "function_call",
-                    "id": _new_id("fc"),
+                    "id": self._new_id("fc"),
                     "call_id": call["id"],
                     "name": call["function"]["name"],
                     "arguments": "",
@@ -187,6 +185,9 @@ class ResponseSerializer:
             arguments = item["arguments"]
             yield self._inside("response.function_call_arguments.done", arguments=arguments)
         yield self._at("response.output_item.done", item=item)
+
+    def _new_id(self, prefix: str) -> str:
+        return f"{prefix}_{self._stream.name.id(24, prefix, len(self._output))}"
 
     def _at(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Return an event about the last item."""
@@ -245,7 +246,3 @@ class ResponseSerializer:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": prompt_tokens + self._num_tokens,
         }
-
-
-def _new_id(prefix: str) -> str:
-    return f"{prefix}_{secrets.token_hex(12)}"

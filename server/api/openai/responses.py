@@ -14,8 +14,6 @@ responses in the OpenAPI document: building them for each token would cost more 
 test compares real responses with the document.
 """
 
-import time
-import uuid
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -56,8 +54,8 @@ class OpenAISerializer:
         self.num_tokens = 0
         self.with_token_ids = bool(body.return_token_ids)
         self._counts: dict[int, int] = {}  # choice -> its output tokens so far
-        self._id = body.rid or f"{self.id_prefix}-{body.request_id or uuid.uuid4().hex}"
-        self._created = int(time.time())
+        self._id = body.rid or f"{self.id_prefix}-{body.request_id or stream.name.id(32)}"
+        self._created = stream.name.created
         self._model = body.model or default_model
         options = body.stream_options
         self._include_usage = options is not None and bool(options.include_usage)

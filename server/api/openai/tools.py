@@ -20,8 +20,6 @@ function are forced to match it.
 
 import json
 import re
-import secrets
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -40,6 +38,7 @@ from server.api.openai.tool_parsers import (
 )
 from server.api.openai.tool_reader import CallArguments, Event, ToolParser
 from server.core.settings import MAX_NAME_LENGTH
+from server.http.continued import StreamName
 from server.http.errors import bad_request
 from server.http.fields import Open
 
@@ -235,8 +234,12 @@ class ToolCallWriter:
         {"index": 0, "function": {"arguments": ...}}
     """
 
-    def __init__(self, parser: ToolParser, tools: ToolRequest) -> None:
+    def __init__(
+        self, parser: ToolParser, tools: ToolRequest, name: StreamName, choice: int = 0
+    ) -> None:
         self._parser = parser
+        self._name = name
+        self._choice = choice
         self._tools = tools
         self._num_calls = 0
 
@@ -284,6 +287,7 @@ class ToolCallWriter:
 
     def _new_id(self) -> str:
         """Return an id like OpenAI's. Mistral's chat templates accept only ids of nine characters."""
+        call = "call", self._choice, self._num_calls
         if isinstance(self._parser, MistralParser):
-            return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
-        return f"call_{secrets.token_hex(12)}"
+            return self._name.id(9, *call)
+        return f"call_{self._name.id(24, *call)}"

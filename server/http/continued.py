@@ -1,0 +1,101 @@
+"""What a gateway and a replica tell each other about a stream, so that another replica can continue it.
+
+A gateway asks for marks with the header `MARKS`. The replica then ends each write with one, which is an
+SSE comment. The gateway passes a write on when its mark has arrived, without the mark, so that it knows
+exactly which tokens its client has:
+
+    :t[[0,311,285],[1,17]]   the tokens of the write: of each choice its number and their ids
+    :x{"error": {...}}       in place of an error event: this replica cannot go on, but another can
+    :e                       the stream has ended
+
+The replica also names the stream in the header `NAME`, which gives the ids and the time in an answer.
+To continue a stream, the gateway sends the client's body again, followed by the entries of all marks as
+one JSON list, with the stream's name and the length of that list in the header `CONTINUED`.
+
+Source: Dynamo repeats a request with its tokens so far in the same way (`lib/llm/src/migration.rs`).
+There the frontend detokenizes, so workers need not say what a client has already received.
+"""
+
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import msgspec
+
+from server.core.commands import OutputDelta
+from server.http.errors import ApiError, bad_request
+
+MARKS = "x-underglass-marks"
+NAME = "x-underglass-stream"
+CONTINUED = "x-underglass-continued"
+
+MARK = re.compile(rb"^:([tex][^\n]*)\n\n", re.MULTILINE)
+END = b":e\n\n"
+
+_encode = msgspec.json.Encoder().encode
+_outputs = msgspec.json.Decoder(list[list[int]])
+
+
+def tokens_mark(deltas: Iterable[OutputDelta]) -> bytes:
+    """Return the mark of a write with this output."""
+    return b":t" + _encode([[delta.choice, *delta.ids] for delta in deltas]) + b"\n\n"
+
+
+def lost_mark(error: ApiError) -> bytes:
+    """Return the mark of a stream that this replica cannot end."""
+    return b":x" + error.body() + b"\n\n"
+
+
+def is_transient(error: ApiError) -> bool:
+    """Return whether another replica could serve the request: the fault is not the request's own."""
+    return error.status == 503 or error.error["code"] == "forward_pass_failed"
+
+
+class StreamName:
+    """The name of a stream: `seed` gives its answer's ids, and `created` is its time."""
+
+    def __init__(self, seed: str = "", created: int = 0) -> None:
+        self.seed = seed or secrets.token_hex(16)
+        self.created = created or int(time.time())
+
+    def id(self, length: int, *what: object) -> str:
+        """Return the hexadecimal id of a part of the answer, the same on each replica."""
+        text = " ".join(map(str, (self.seed, *what)))
+        return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+    def __str__(self) -> str:
+        return f"{self.seed}-{self.created}"
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A stream that began on another replica.
+
+    outputs  by choice: its tokens so far
+    """
+
+    name: StreamName
+    outputs: dict[int, list[int]]
+
+    @classmethod
+    def split(cls, header: str, body: bytes) -> tuple[Self, bytes]:
+        """Return what a gateway says of a stream, and the client's body. Raises ApiError."""
+        try:
+            seed, created, length = header.split("-")
+            end = len(body) - int(length)
+            outputs: dict[int, list[int]] = {}
+            for choice, *ids in _outputs.decode(body[end:]):
+                outputs.setdefault(choice, []).extend(ids)
+            return cls(StreamName(seed, int(created)), outputs), body[:end]
+        except (ValueError, msgspec.DecodeError) as error:
+            message = f"{CONTINUED} must be SEED-TIME-LENGTH, and the body must end with the marks"
+            raise bad_request(CONTINUED, message) from error
+
+
+def tokens_of(marks: bytes, choice: int = 0) -> list[int]:
+    """Return one choice's tokens in the marks of a stream, which are a JSON list."""
+    return [token for number, *ids in _outputs.decode(marks) if number == choice for token in ids]
