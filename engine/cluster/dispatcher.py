@@ -3,9 +3,8 @@
 The gateway and the simulator both route through a `Dispatcher`. It tells the router what happened,
 counts requests in flight, and appends each decision to the cluster log.
 
-When a replica dies, each of its requests without a token goes to another replica, but only once. A
-request that has tokens is lost, because its client already has them and another replica might continue
-differently.
+When a replica dies, its requests go to other replicas, which continue after the tokens that their
+clients have. A request is lost only if no other replica can go on.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,12 +26,10 @@ from engine.cluster.events import (
 from engine.cluster.router import Decision, NoReplicaError, Replica, Router, described
 from engine.core.log.vocabulary import Event
 
-MAX_ATTEMPTS = 2
-
 
 @dataclass(slots=True)
 class _Live:
-    """A request that was routed and has not ended. `is_lost` says whether its replica died."""
+    """A request that was routed and has not ended. `is_lost` says whether its replica failed."""
 
     replica: str
     attempt: int
@@ -88,17 +85,18 @@ class Dispatcher:
         self.router.on_joined(replica, block_size)
 
     def leave(self, replica: str, why: str, now_us: int) -> list[int]:
-        """Drop a replica. Return those of its requests that must be routed again; others are lost."""
+        """Drop a replica. Return its requests, each of which is to be routed again or lost."""
         self.log.append(ReplicaLeft(replica, why, {"at": now_us}))
         affected = [
             request
             for request, live in self._live.items()
             if live.replica == replica and not live.is_lost
         ]
-        again = [request for request in affected if self.lost(request, now_us)]
+        for request in affected:
+            self.lost(request, now_us)
         del self.replicas[replica]
         self.router.on_left(replica)
-        return again
+        return affected
 
     def event(self, replica: str, seq: int, event: Event, now_us: int) -> None:
         """Log an event of a replica, and pass it to the router."""
@@ -116,12 +114,14 @@ class Dispatcher:
         *,
         among: Collection[str] | None = None,
         pinned: bool = False,
+        output: int = 0,
     ) -> Decision:
         """Choose a replica for a request, and log the decision.
 
         request  a new number, or one that `leave` returned
         among    the replicas to choose from; None means all
         pinned   the client's session belongs to one replica, the only one in `among`
+        output   how many of the tokens, the last ones, the client has: they were generated elsewhere
 
         Raises NoReplicaError if none of the replicas is alive, and RouterError for a mistake of a
         learner's router.
@@ -150,12 +150,13 @@ class Dispatcher:
                 replica=decision.replica,
                 attempt=live.attempt,
                 reason=decision.reason,
-                prompt=len(tokens),
+                prompt=len(tokens) - output,
                 hits=decision.hits,
                 loads={replica.id: replica.in_flight for replica in candidates},
                 scores=decision.scores,
                 terms=decision.terms,
                 ties=decision.ties,
+                output=output,
                 t=t,
             )
         )
@@ -176,24 +177,21 @@ class Dispatcher:
             live.has_token = True
             self.router.on_first_token(request, now_us)
 
-    def lost(self, request: int, now_us: int, *, again: bool = True) -> bool:
-        """Note that a request's replica failed, and return whether to route the request again.
+    def lost(self, request: int, now_us: int, *, again: bool = True) -> None:
+        """Note that a request's replica failed. Without `again`, the request has ended with an error.
 
-        `again` is False if there is no other replica. `leave` calls this for all requests of the
-        replica; a second call for a request returns the same answer.
+        `leave` calls this for all requests of the replica.
         """
         live = self._live.get(request)
         if live is None:
-            return False
+            return
         if not live.is_lost:
             live.is_lost = True
             self.replicas[live.replica].in_flight -= 1
             self.router.on_ended(request, now_us)
-        if again and not live.has_token and live.attempt < MAX_ATTEMPTS:
-            return True
-        del self._live[request]
-        self.log.append(RequestLost(request, live.replica, {"at": now_us}))
-        return False
+        if not again:
+            del self._live[request]
+            self.log.append(RequestLost(request, live.replica, {"at": now_us}))
 
     def ended(self, request: int, now_us: int) -> None:
         """Note that a request ended, for whatever reason. Only the first call counts."""

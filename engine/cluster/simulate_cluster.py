@@ -17,6 +17,7 @@ Differs from a real cluster: routing takes no time, and the way to a replica nei
 """
 
 import copy
+import dataclasses
 import heapq
 import time
 from collections import deque
@@ -34,6 +35,7 @@ from engine.core.config import EngineConfig, checked
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import Event
 from engine.core.loop import StepOutput
+from engine.extensions.resumption import Begun
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner, VirtualClock
 from engine.simulation.simulate import ReplayEngine, at_us
 from engine.simulation.workload import Abort, Arrival, Clear, Input, Workload
@@ -145,6 +147,7 @@ class _Live:
 
     first       its id in its replica's engine, None on its way
     move        the KV that comes with it to its decode replica
+    output      the tokens that its client has, if it has one sample; a request with more begins again
     is_aborted  its prompt is being computed, and it goes no further
     """
 
@@ -152,6 +155,7 @@ class _Live:
     replica: _Replica | None = None
     first: int | None = None
     move: Move | None = None
+    output: list[int] = field(default_factory=list)
     is_aborted: bool = False
 
 
@@ -238,6 +242,8 @@ class _Cluster:
         """Route a request: with roles, to a replica that computes its prompt."""
         live = self._live[request]
         live.move = None
+        if live.output:
+            live.arrival = dataclasses.replace(live.arrival, begun=Begun(0, list(live.output)))
         if self._prefills_elsewhere(live.arrival):
             self._send(self._choose(request, "prefill"), prefill_of(live.arrival), request)
         else:
@@ -254,7 +260,10 @@ class _Cluster:
         """Ask the router for one of the replicas with a role; without roles, of all."""
         live = self._live[request]
         one, among = live.arrival, None if self._roles is None else self._among(role)
-        decision = self._dispatcher.route(request, one.prompt, one.label, self._now, among=among)
+        tokens, output = [*one.prompt, *live.output], len(live.output)
+        decision = self._dispatcher.route(
+            request, tokens, one.label, self._now, among=among, output=output
+        )
         live.replica, live.first = self._replicas[decision.replica], None
         return live.replica
 
@@ -350,7 +359,11 @@ class _Cluster:
         if replica.is_dead:
             return
         for tokens in output.tokens:
-            self._dispatcher.first_token(replica.requests[tokens.request.id], self._now)
+            request = replica.requests[tokens.request.id]
+            self._dispatcher.first_token(request, self._now)
+            live = self._live[request]
+            if replica.role != "prefill" and live.arrival.params.samples == 1:
+                live.output += tokens.ids
         ended = {replica.requests[finished.id]: None for finished in output.finished}
         for request in ended:
             self._end_if_over(replica, request)
@@ -383,9 +396,10 @@ class _Cluster:
         self._deliver(replica, self._now)
         replica.is_dead = True
         replica.news.clear()
-        again = self._dispatcher.leave(replica.id, "it died", self._now)
-        for request in [one for one, live in self._live.items() if live.replica is replica]:
-            if request not in again:
+        is_alive = any(not one.is_dead for one in self._replicas.values())
+        for request in self._dispatcher.leave(replica.id, "it died", self._now):
+            if is_alive:
+                self._route(request)
+            else:
+                self._dispatcher.lost(request, self._now, again=False)
                 del self._live[request]
-        for request in again:
-            self._route(request)

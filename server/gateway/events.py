@@ -15,12 +15,12 @@ from starlette.responses import Response
 
 from engine.cluster.cluster_log import ClusterLog
 from server.api.live import EVENTS, TRACE, Feed
-from server.api.operation import may_control
 from server.api.shared_answer import SharedAnswer
 from server.api.tour import TOUR, told_apart
 from server.core.event_log import json_lines
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
+from server.http.access import may_control
 from visualizer.reading.regimes import regimes_of_cluster
 
 

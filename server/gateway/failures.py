@@ -38,8 +38,12 @@ class Deadlines:
     export       for the first bytes of a prompt's KV
     adopt        for the KV of a prompt to arrive and to be taken over, beside eight times as long as
                  it should take
-    first_token  for a request's first token
-    stream       from one token to the next
+    first_token  for a request's first token, counted from its arrival at the replica, or from the
+                 replica's last step if that is later
+    stream       for a stream's next token, counted in the same way, and for any bytes of it
+
+    A replica that works through a long queue is not late, and neither is one that a teacher has paused:
+    its event log tells the gateway so. The bytes of a stream are at least its keep-alive comments.
     """
 
     connect: float = 5.0

@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 
 from engine.cluster.events import ReplicaJoined
-from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RunStarted
+from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RunStarted, StepFinished
 from server.gateway.replica_set import Member
 from server.gateway.upstream import Scopes, error_message, reason
 
@@ -66,6 +66,8 @@ class Follower:
     retired  why no more requests are routed to it, or ""
     ejected  why it gets no requests although it is present, or ""
     since    when `problem` was last solved or got another state
+    run      names the run of its engine that is followed
+    worked_at  when its last step was reported, by the event loop's clock
     work     blocks that need the replica; they end when it leaves
     """
 
@@ -76,7 +78,8 @@ class Follower:
         self._gateway = gateway
         self._times = gateway.times
         self._offset = self._rtt = 0
-        self._run = self._last_id = ""  # the run that is followed, and its last event received
+        self.run = self._last_id = ""  # the run that is followed, and its last event received
+        self.worked_at = 0.0
         self.retired = ""
         self.ejected = ""
         self._gone = "it has not answered yet"
@@ -113,7 +116,8 @@ class Follower:
         return ("not_ready" if reason else ""), reason
 
     def changed(self) -> None:
-        """Note the time if `problem` has another state than before."""
+        """Note the time if `problem` has another state than before; wake what waits for a replica."""
+        self._gateway.changes.wake()
         if self._state != (state := self.problem[0]):
             self._state, self.since = state, datetime.now(UTC)
 
@@ -200,9 +204,11 @@ class Follower:
         if head.startswith(b"id: "):
             id_, event = head[4:].decode(), _decode(data)
             run, _, seq = id_.rpartition(":")
-            if not self.joined or run != self._run:
+            if not self.joined or run != self.run:
                 await self._join(run, event)
             self._last_id = id_
+            if type(event) is StepFinished:
+                self.worked_at = asyncio.get_running_loop().time()
             gateway = self._gateway
             gateway.dispatcher.event(self.member.id, int(seq), event, gateway.now())
         elif head == b"event: status":
@@ -228,13 +234,13 @@ class Follower:
             offset=self._offset,
             rtt=self._rtt,
         )
-        self._run, self.joined = run, True
+        self.run, self.joined = run, True
         self.changed()
         logger.info("Replica %s at %s has joined", member.id, member.url)
 
     def _joined_event(self) -> ReplicaJoined:
         t = {"at": self._gateway.now(), "offset": self._offset, "rtt": self._rtt}
-        return ReplicaJoined(self.member.id, self.member.url, self.member.role, self._run, t)
+        return ReplicaJoined(self.member.id, self.member.url, self.member.role, self.run, t)
 
     def _leave(self, why: str, *, gone: bool = True) -> None:
         """Take the replica out of the log; if it is gone, its requests end here."""

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -114,6 +115,7 @@ class Gateway:
         self._measuring: asyncio.Task[None] | None = None
         self._requests = 0  # number of the last request
         self.accepted = Scopes()
+        self.changes = Followed()  # wakes what waits for a replica
         self._running = 0  # requests that the drain waits for
         self._idle = asyncio.Event()
         self._idle.set()
@@ -237,26 +239,31 @@ class Gateway:
         without: Collection[str] = (),
         *,
         role: str,
+        output: int = 0,
     ) -> Follower:
         """Choose a replica for a request, log the decision and return it. Raises ApiError (503).
 
-        If no replica with this role is ready, another one does its work.
+        If no replica with this role is ready, another one does its work. The last `output` tokens are
+        the client's already.
         """
         there = [id_ for id_ in self.ready if id_ not in without]
         among = [id_ for id_ in self.ready_in(role) if id_ in there]
-        return self._routed(request, tokens, label, among or there, pinned=False)
+        return self._routed(request, tokens, label, among or there, output=output)
 
     def pin(self, request: int, label: str) -> Follower:
         """Choose the replica of a connection: the one with the least requests. Raises ApiError."""
         return self._routed(request, (), label, [self.least_loaded(DECODE).member.id], pinned=True)
 
     def _routed(
-        self, request: int, tokens: Sequence[int], label: str, among: list[str], *, pinned: bool
+        self,
+        request: int,
+        tokens: Sequence[int],
+        label: str,
+        among: list[str],
+        **how: Any,
     ) -> Follower:
         try:
-            decision = self.dispatcher.route(
-                request, tokens, label, self.now(), among=among, pinned=pinned
-            )
+            decision = self.dispatcher.route(request, tokens, label, self.now(), among=among, **how)
         except NoReplicaError as error:
             raise unavailable("no other replica can be reached", "no_replica") from error
         self.routed[decision.replica, decision.reason] += 1
@@ -269,13 +276,16 @@ class Gateway:
         t = {"at": self.now(), "us": self.now() - began}
         self.log.append(HopFailed(request, replica, hop, error.noticed, remedy, str(error), t))
 
-    def least_loaded(self, role: str = "") -> Follower:
+    def least_loaded(self, role: str = "", without: Collection[str] = ()) -> Follower:
         """Return the ready replica with the fewest requests, preferably one with the role.
+
+        It is one of `without` only if there is no other.
 
         Raises ApiError (503).
         """
         self.check_accepting()
         load, among = self.dispatcher.replicas, self.ready_in(role) or self.ready
+        among = [id_ for id_ in among if id_ not in without] or among
         return self.followers[min(among, key=lambda id_: load[id_].in_flight)]
 
     def named(self, id_: str) -> Follower:

@@ -56,7 +56,7 @@ class PinnedSession:
         """Pass frames on until one side leaves. Raises ApiError if there is no replica."""
         gateway, client = self._gateway, self._client
         label = label_of(client)
-        follower = gateway.pin(self._number, label)
+        follower, began = gateway.pin(self._number, label), gateway.now()
         url = f"{follower.member.url}/lmtp?{urlencode({'client': label})}"
         try:
             async with (
@@ -69,7 +69,10 @@ class PinnedSession:
                 )
                 await self._pass(replica)
         except LostError as error:
-            message = f"replica {follower.member.id} was lost: {error}"
+            name = follower.member.id
+            gateway.hop_failed(self._number, name, "stream", error, remedy="ended", began=began)
+            gateway.dispatcher.lost(self._number, gateway.now(), again=False)
+            message = f"replica {name} was lost: {error}"
             await self._end(unavailable(message, "replica_lost"))
         except TimeoutError:
             await self._end(unavailable("the server stopped before this stream ended", "shutdown"))

@@ -14,12 +14,13 @@ from starlette.responses import Response
 
 from engine.cluster.events import Controlled
 from server.api import adapters, status
-from server.api.operation import Ready, check_allowed
+from server.api.operation import Ready
 from server.api.seat import LINES, SeatQuestion
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
 from server.gateway.health import ClusterHealth, health_of, what_is_missing
 from server.gateway.upstream import LostError, lost, request_headers, response_headers
+from server.http.access import check_allowed
 from server.http.errors import ApiError, unavailable
 
 # Controls of one server that a gateway sends on. /engine/restart and /engine/screen are missing: a

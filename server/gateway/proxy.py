@@ -1,15 +1,20 @@
-"""One generation request: route it, pass the output on, and route it again if its replica fails.
+"""One generation request: route it, pass the output on, and continue it elsewhere if its replica fails.
 
 The prompt's token ids come from a replica's `/render` route: the gateway has no model, and only a
 replica knows its chat template, its tools' format and its truncation. That is one more round trip per
 request, also for routers that do not read the ids: the hit rates in the log need the prompt's length.
 The body that the replica then gets is the client's, unchanged.
 
-If a replica fails before the client has received any output, the request goes to another one, once.
-If it fails later, the stream ends with an error whose code is `replica_lost`, because another replica
-might continue differently. A client that leaves closes the connection to the replica, too, which aborts
-the request.
+If a replica fails before the client has a token, another one gets the request. If it fails later, the
+other one gets the tokens so far, too, and continues after them (`server/http/continued.py`): the client
+sees a pause. If no other replica accepts it, the request waits for one, and its client gets keep-alive
+comments. `failures.py` is the whole table. A client that leaves closes the connection to the replica,
+too, which aborts the request.
 """
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import aiohttp
 import msgspec
@@ -17,22 +22,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from engine.cluster.events import Hop, Remedy
 from engine.extensions.prefix_keys import KeyedTokens, keyed, salt_digest
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
 from server.gateway.roles import DECODE
 from server.gateway.upstream import (
     LostError,
-    error_message,
+    RefusedError,
     lost,
+    refused,
     request_headers,
     response_headers,
 )
+from server.http.continued import CONTINUED, MARK, MARKS, NAME, tokens_of
 from server.http.errors import ApiError, unavailable
 from server.http.request_log import label_in
 from server.http.streaming import KEEP_ALIVE, Connection, sse
 
 _DONE = b"data: [DONE]\n\n"
+
+# A request that has ended this many engines without getting a token from one is not tried again: it may
+# be the request that ends them.
+MOST_FAILURES = 5
+# A replica that failed a request gets it again only after its engine has been started anew, or, if no
+# other replica can take the request, after this time.
+_AGAIN_SECONDS = 1.0
 
 
 class _Asked(msgspec.Struct):
@@ -77,7 +92,7 @@ class RoutedAnswer(Response):
         self._gateway = gateway
         self._path = request.url.path
         self._body = body
-        self._passed = request_headers(request)
+        self._passed = request_headers(request) | {MARKS: "1"}
         if request.client is not None:  # the replica's request log names the client
             self._passed["x-forwarded-for"] = request.client.host
         self._asked = _read(body)
@@ -87,7 +102,12 @@ class RoutedAnswer(Response):
         label = self._label[:100] if gateway.settings.trace_text == "on" else ""
         self._logged = request.scope["state"]["logged"] = {"label": label, "replicas": list[str]()}
         self._started = False  # whether the client has the headers
-        self._has_output = False
+        self._name = ""  # of the stream
+        self._marks = bytearray()  # the client's tokens, as the replicas marked them
+        self._failed: dict[str, str] = {}  # replica -> its run in which it failed this request
+        self._vain = 0  # replicas that have failed since the last token
+        self._lost_at: float | None = None  # when the first of them did
+        self._accepted = False  # whether a replica has accepted the request
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response; return when the client has received it or has disconnected."""
@@ -112,7 +132,7 @@ class RoutedAnswer(Response):
 
     async def _route(self, number: int) -> None:
         gateway, tried = self._gateway, list[str]()
-        tokens = await self._tokens()
+        tokens = await self._tokens(number)
         source: Follower | None = None
         # A prompt with scores is computed anyway, and only keyless KV can be moved.
         if not self._asked.is_scored and not isinstance(tokens, KeyedTokens):
@@ -120,51 +140,131 @@ class RoutedAnswer(Response):
                 number, tokens, self._label, self._passed, self._asked.for_prefill
             )
         while True:
-            follower = gateway.route(number, tokens, self._label, tried, role=DECODE)
+            output = tokens_of(_as_list(self._marks)) if self._marks else []
+            follower = gateway.route(
+                number,
+                _with_output(tokens, output),
+                self._label,
+                self._failed_here(),
+                role=DECODE,
+                output=len(output),
+            )
             tried.append(follower.member.id)
             self._logged["replicas"] = tried
             if source is not None and source is not follower:
                 await gateway.mover.move(number, tokens, source, follower)
+            began, run = gateway.now(), follower.run
             try:
                 await self._pass(number, follower)
                 return
             except LostError as error:
-                others = not set(gateway.ready) <= set(tried)
-                if not gateway.dispatcher.lost(number, gateway.now(), again=others):
-                    message = (
-                        f"replica {follower.member.id} was lost: {error}; send the request again"
-                    )
-                    raise unavailable(message, "replica_lost") from error
+                self._failed[follower.member.id] = run
+                self._note_failure(number, follower, error, began)
+                await self._wait(number, follower, error)
 
-    async def _tokens(self) -> list[int]:
+    async def _tokens(self, number: int) -> list[int]:
         """Return the ids of the (first) prompt; none if the replica will reject the request."""
-        follower = self._gateway.least_loaded()
-        url = f"{follower.member.url}{self._path}/render"
-        try:
-            async with lost(follower), self._post(url) as response:
-                if response.status != 200:
+        gateway, failed = self._gateway, list[str]()
+        while True:
+            follower, began = gateway.least_loaded(without=failed), gateway.now()
+            failed.append(follower.member.id)
+            try:
+                async with lost(follower, gateway.deadlines.render):
+                    return await self._rendered(follower)
+            except LostError as error:
+                others = not set(gateway.ready) <= set(failed)
+                remedy: Remedy = "elsewhere" if others else "here"
+                name = follower.member.id
+                gateway.hop_failed(number, name, "render", error, remedy=remedy, began=began)
+                if not others:
                     return []
+
+    async def _rendered(self, follower: Follower) -> list[int]:
+        async with self._post(f"{follower.member.url}{self._path}/render") as response:
+            if response.status >= 500:
+                raise await refused(response)
+            if response.status != 200:
+                return []
+            try:
                 rendered = _rendered.decode(await response.read())
-        except (LostError, msgspec.DecodeError):
-            return []
+            except msgspec.DecodeError:
+                return []
         first: _Rendered = rendered[0] if isinstance(rendered, list) else rendered
         if first.lora_name or first.cache_salt:
             key = first.lora_name or "", salt_digest(first.cache_salt or "")
             return keyed(first.token_ids, key)
         return first.token_ids
 
+    # Failures: see `failures.py`
+
+    def _failed_here(self) -> list[str]:
+        """Return the replicas that have failed this request and have not been started again since."""
+        followers = self._gateway.followers
+        return [
+            id_
+            for id_, run in self._failed.items()
+            if id_ in followers and followers[id_].run == run
+        ]
+
+    @property
+    def _may_go_elsewhere(self) -> bool:
+        return not set(self._gateway.ready) <= set(self._failed_here())
+
+    def _note_failure(self, number: int, follower: Follower, error: LostError, began: int) -> None:
+        """Log that a replica has failed the request. Raises ApiError if this ends the request."""
+        gateway, name = self._gateway, follower.member.id
+        hop: Hop = "stream" if self._marks else "first_token"
+        if error.noticed in ("refused", "unreachable"):
+            hop = "queue"
+        else:
+            self._accepted = True
+            self._vain += 1
+        self._lost_at = self._lost_at or asyncio.get_running_loop().time()
+        remedy: Remedy = "continued" if self._marks else "elsewhere"
+        if not self._may_go_elsewhere:
+            remedy = "waits" if self._accepted and gateway.deadlines.queue else "ended"
+        if self._vain >= MOST_FAILURES:
+            remedy = "ended"
+        gateway.hop_failed(number, name, hop, error, remedy=remedy, began=began)
+        gateway.dispatcher.lost(number, gateway.now(), again=remedy != "ended")
+        if remedy == "ended":
+            raise _ending(name, error)
+
+    async def _wait(self, number: int, follower: Follower, error: LostError) -> None:
+        """Wait until a replica can take the request. Raises ApiError after `Deadlines.queue`."""
+        gateway, loop = self._gateway, asyncio.get_running_loop()
+        began, paused = gateway.now(), loop.time()
+        while not self._may_go_elsewhere:
+            left = (self._lost_at or paused) + gateway.deadlines.queue - loop.time()
+            if left <= 0:
+                late = LostError("no replica accepted the request again", "late")
+                gateway.hop_failed(number, "", "queue", late, remedy="ended", began=began)
+                gateway.dispatcher.lost(number, gateway.now(), again=False)
+                raise _ending(follower.member.id, error)
+            await gateway.changes.changed(min(left, _AGAIN_SECONDS))
+            if loop.time() - paused >= _AGAIN_SECONDS:
+                paused = loop.time()
+                self._failed.clear()
+                if self._started:
+                    await self._connection.body(KEEP_ALIVE)
+
+    # One attempt
+
     async def _pass(self, number: int, follower: Follower) -> None:
         """Pass a replica's response on to the client. Raises LostError."""
         gateway, connection = self._gateway, self._connection
-        async with lost(follower), self._post(follower.member.url + self._path) as response:
-            if response.status == 503 and len(gateway.ready) > 1 and not self._has_output:
-                raise LostError("it accepts no requests")
+        async with (
+            lost(follower),
+            self._watched(follower),
+            self._post(follower.member.url + self._path, self._marks) as response,
+        ):
+            is_full = response.status == 429 and self._accepted
+            if response.status >= 500 or is_full or (self._started and response.status != 200):
+                raise await refused(response)
             if its_request := response.headers.get("x-underglass-request"):
                 gateway.dispatcher.placed(number, int(its_request), gateway.now())
             headers = response_headers(response.headers.items(), follower.member.id)
             if response.content_type != "text/event-stream":
-                if self._started:  # the first replica began a stream, and this one rejects it
-                    raise unavailable(await error_message(response), "replica_lost")
                 body = await response.read()
                 await connection.start(
                     response.status, [*headers, (b"content-length", b"%d" % len(body))]
@@ -172,18 +272,91 @@ class RoutedAnswer(Response):
                 self._started = True
                 await connection.body(body, more=False)
                 return
+            self._accepted, self._name = True, response.headers[NAME]
             if not self._started:
                 await connection.start(response.status, headers)
                 self._started = True
-            while data := await response.content.readany():
-                if not self._has_output and data.replace(KEEP_ALIVE, b""):
-                    self._has_output = True
-                    gateway.dispatcher.first_token(number, gateway.now())
-                await connection.body(data)
-            await connection.body(b"", more=False)
+            await self._pass_stream(number, response.content)
 
-    def _post(self, url: str) -> "aiohttp.client._RequestContextManager":
-        return self._gateway.session.post(url, data=self._body, headers=self._passed)
+    async def _pass_stream(self, number: int, content: aiohttp.StreamReader) -> None:
+        """Pass each write on when its mark has arrived."""
+        loop, gateway, connection = asyncio.get_running_loop(), self._gateway, self._connection
+        has_token, rest = False, b""
+        while data := await content.readany():
+            self._heard_at = loop.time()
+            *parts, rest = MARK.split(rest + data)
+            if not parts:
+                continue
+            for mark in parts[1::2]:
+                if mark.startswith(b"t[["):
+                    if not has_token:
+                        gateway.dispatcher.first_token(number, gateway.now())
+                        has_token, self._vain, self._lost_at = True, 0, None
+                    self._marks += mark[2:-1] + b","
+                    self._token_at = self._heard_at
+            last = parts[-1]
+            self._heard_at = 0.0  # the client's own slowness does not count
+            await connection.body(b"".join(parts[::2]), more=last != b"e")
+            self._heard_at = loop.time()
+            if last == b"e":
+                return
+            if last.startswith(b"x"):
+                raise LostError(_message(last[1:]), "error")
+        raise LostError("it closed the connection")
+
+    @asynccontextmanager
+    async def _watched(self, follower: Follower) -> AsyncIterator[None]:
+        """Run a block that waits for tokens. Raises LostError when they are late."""
+        loop, timer = asyncio.get_running_loop(), None
+        self._heard_at = self._token_at = loop.time()
+
+        def check() -> None:
+            nonlocal timer
+            left = self._left(follower)
+            if left > 0:
+                timer = loop.call_later(left, check)
+            else:
+                scope.reschedule(0)
+
+        try:
+            async with asyncio.timeout(None) as scope:
+                check()
+                try:
+                    yield
+                finally:
+                    if timer is not None:
+                        timer.cancel()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise LostError(f"no token within {self._patience:g} s", "late") from None
+
+    @property
+    def _patience(self) -> float:
+        deadlines = self._gateway.deadlines
+        return deadlines.stream if self._marks else deadlines.first_token
+
+    def _left(self, follower: Follower) -> float:
+        """Return how many seconds a replica has left; see `Deadlines.first_token`."""
+        now, status = asyncio.get_running_loop().time(), follower.status
+        if not self._heard_at:
+            return self._patience
+        since = max(self._token_at, follower.worked_at)
+        if status.get("paused") or status.get("holding"):
+            since = now
+        if self._name:
+            since = min(since, self._heard_at)
+        return since + self._patience - now
+
+    def _post(
+        self, url: str, marks: bytes | bytearray = b""
+    ) -> "aiohttp.client._RequestContextManager":
+        headers, body = self._passed, self._body
+        if marks:
+            output = _as_list(marks)
+            headers = headers | {CONTINUED: f"{self._name}-{len(output)}"}
+            body += output
+        return self._gateway.session.post(url, data=body, headers=headers)
 
     async def _fail(self, error: ApiError) -> None:
         """Send an error: as a response, or as the last event of a stream that has begun."""
@@ -205,3 +378,29 @@ def _read(body: bytes) -> _Asked:
         return _asked.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return _Asked()
+
+
+def _as_list(marks: bytes | bytearray) -> bytes:
+    """Return the marks as a JSON list; each ends with a comma."""
+    return b"[%s]" % marks[:-1]
+
+
+def _message(error: bytes) -> str:
+    return str(msgspec.json.decode(error)["error"]["message"])
+
+
+def _with_output(tokens: list[int], output: list[int]) -> Sequence[int]:
+    """Return a prompt and its output, with the prompt's key."""
+    if isinstance(tokens, KeyedTokens):
+        return keyed([*tokens, *output], tokens.extra_key)
+    return [*tokens, *output] if output else tokens
+
+
+def _ending(replica: str, error: LostError) -> ApiError:
+    """Return what the client of a request gets that no replica can serve."""
+    if isinstance(error, RefusedError):
+        return error.answer
+    message = f"replica {replica} was lost: {error}; send the request again"
+    if error.noticed == "late":
+        return ApiError(504, message, code="replica_late", type="server_error")
+    return unavailable(message, "replica_lost")

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import msgspec
@@ -17,6 +17,8 @@ from starlette.requests import Request
 from engine.cluster.events import Noticed
 from server.core.settings import ServerSettings
 from server.http.access import CLUSTER_KEY_HEADER
+from server.http.continued import NAME
+from server.http.errors import ApiError, unavailable
 
 if TYPE_CHECKING:
     from server.gateway.follower import Follower
@@ -34,6 +36,7 @@ _NOT_PASSED = frozenset(
         "server",
         "transfer-encoding",
         "x-request-id",
+        NAME,
     )
 )
 CONNECT_SECONDS = 5.0
@@ -98,6 +101,10 @@ async def error_message(response: aiohttp.ClientResponse) -> str:
     return f"{response.status}: {message}"
 
 
+class _Error(msgspec.Struct):
+    error: dict[str, Any]
+
+
 class Scopes:
     """Blocks of work that one call ends: all that need a replica, or all that a drain waits for.
 
@@ -132,6 +139,26 @@ class LostError(Exception):
         super().__init__(why)
         self.noticed = noticed
         self.replica = replica
+
+
+class RefusedError(LostError):
+    """The replica did not take the request. `answer` is what it said."""
+
+    def __init__(self, answer: ApiError) -> None:
+        super().__init__(str(answer), "refused" if answer.status in (429, 503) else "error")
+        self.answer = answer
+
+
+async def refused(response: aiohttp.ClientResponse) -> RefusedError:
+    """Return a replica's error, for a request that another one may serve."""
+    try:
+        error = msgspec.json.decode(await response.read(), type=_Error).error
+        answer = ApiError(response.status, **error)
+    except (msgspec.DecodeError, TypeError):
+        answer = unavailable(f"{response.url} answered {response.status}", "replica_lost")
+    if (seconds := response.headers.get("retry-after")) is not None:
+        answer.headers["Retry-After"] = seconds
+    return RefusedError(answer)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.cluster.events import ReplicaJoined, ReplicaLeft, RequestLost, Routed
+from engine.cluster.events import HopFailed, ReplicaJoined, ReplicaLeft, RequestLost, Routed
 from engine.core.log.vocabulary import RequestFinished
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed, cluster_trace
@@ -28,7 +28,6 @@ from tests.server.harness import (
     until,
 )
 from tests.server.lmtp.wire import Wire, letters
-from visualizer import read
 
 STREAMS = {
     "openai": ("/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 9, "stream": True}),
@@ -76,25 +75,37 @@ def two_of_each_kind(url: str) -> Iterator[list[tuple[str, httpx.Response]]]:
         yield list(zip(replicas, responses, strict=True))
 
 
-def test_dead_replica_ends_its_streams_with_replica_lost(pair):
+def text_of(events: list[Any]) -> str:
+    """The text of a stream of any kind, whose events all have the same id and time."""
+    events = [event for event in events if event != "[DONE]"]
+    assert len({(event.get("id"), event.get("created")) for event in events}) == 1
+    assert not any("error" in event for event in events)
+    if "done" in events[-1]:
+        assert [event["is_first"] for event in events[:-1]] == [True] + [False] * 8
+        return str(events[-1]["full_text"])
+    choices = [event["choices"][0] for event in events]
+    assert sum(choice["finish_reason"] is not None for choice in choices) == 1
+    return "".join(one.get("text") or one.get("delta", {}).get("content", "") for one in choices)
+
+
+def test_stream_is_continued_when_its_replica_dies(pair):
     url, replicas = pair
     with two_of_each_kind(url) as streams:
         lines = [(replica, response.iter_lines()) for replica, response in streams]
         for one in replicas.values():
             post(one.url, "/engine/step", {"steps": 3})
-        for _, its in lines:
-            next(line for line in its if line.startswith("data: "))
+        first = [next(line for line in its if line.startswith("data: ")) for _, its in lines]
         kill(replicas["0"])
         post(replicas["1"].url, "/engine/resume")
-        for replica, its in lines:
-            *_, last = [event for event in read_events(its) if event != "[DONE]"]
-            assert last.get("error", {}).get("code") == ("replica_lost" if replica == "0" else None)
+        for line, (_, its) in zip(first, lines, strict=True):
+            assert text_of(read_events(iter([line, *its]))) == "abcdefghi"
     log = cluster_trace(url)
-    lost = [event.request for event in log if isinstance(event, RequestLost)]
-    assert sorted(lost) == [row.request for row in read(log).decision_rows if row.replica == "0"]
-    assert [row.lost for row in read(log).decision_rows] == [
-        replica == "0" for replica, _ in streams
-    ]
+    assert not any(isinstance(event, RequestLost) for event in log)
+    failed = [event for event in log if isinstance(event, HopFailed)]
+    assert {(one.replica, one.hop, one.remedy) for one in failed} == {("0", "stream", "continued")}
+    continued = [event for event in log if isinstance(event, Routed) and event.attempt == 2]
+    assert [one.replica for one in continued] == ["1"] * 3
+    assert all(one.output >= 1 for one in continued)
 
 
 def test_request_without_a_token_goes_to_another_replica(pair):
@@ -113,17 +124,19 @@ def test_request_without_a_token_goes_to_another_replica(pair):
     ]
 
 
-def test_stream_whose_second_replica_is_full_ends_with_an_error(serve, gateway):
+def test_request_that_lost_its_replica_waits_for_a_place(serve, gateway):
     replicas = {id_: serve(paused=True, server={"max_waiting": 1}) for id_ in ("0", "1")}
     url = gateway(*(replica.url for replica in replicas.values())).url
-    with stream(url, *STREAMS["openai"]) as response:
+    with stream(url, *STREAMS["openai"]) as response, ClusterFeed(url) as feed:
         dead = response.headers["x-underglass-replica"]
         other = replicas["1" if dead == "0" else "0"]
-        with stream(other.url, *STREAMS["openai"]):  # its queue is full now
+        with stream(other.url, *STREAMS["openai"]) as its:  # its queue is full now
             kill(replicas[dead])
-            error, done = read_events(response.iter_lines())
-    assert (error["error"]["code"], done) == ("replica_lost", "[DONE]")
-    assert "429" in error["error"]["message"]
+            full = feed.until(lambda event: isinstance(event, HopFailed) and event.hop == "queue")
+            assert (full.noticed, full.remedy) == ("refused", "waits")
+            post(other.url, "/engine/resume")
+            its.read()
+        assert text_of(read_events(response.iter_lines())) == "abcdefghi"
 
 
 def test_whole_answer_comes_from_another_replica(pair):
@@ -142,22 +155,20 @@ def test_whole_answer_comes_from_another_replica(pair):
     assert answers[0].headers["x-underglass-replica"] == second.replica != dead
 
 
-def test_no_replica_is_503_with_retry_after(serve, gateway):
+def test_without_a_replica_requests_get_503_and_streams_wait_for_one(serve, gateway):
     replica = serve(paused=True)
     url = gateway(replica.url).url
-    with stream(url, *STREAMS["openai"]) as response:
+    with stream(url, *STREAMS["openai"]) as response, ClusterFeed(url) as feed:
         kill(replica)
-        first, last = read_events(response.iter_lines())
-    assert first["error"]["code"] == "replica_lost"
-    assert last == "[DONE]"
-    assert [event.request for event in cluster_trace(url) if isinstance(event, RequestLost)] == [1]
-    with ClusterFeed(url) as feed:
+        feed.until(lambda event: isinstance(event, HopFailed) and event.remedy == "waits")
         feed.until_ready()
-    refused = post(url, "/v1/completions", {"prompt": "x"})
-    assert refusal(refused) == (503, "no_replica")
-    assert refused.headers["retry-after"]
-    assert [fetch(url, path).status_code for path in ("/ready", "/ping")] == [503] * 2
-    assert [one["url"] for one in get(url, "/health")["not_ready"]] == [replica.url]
+        refused = post(url, "/v1/completions", {"prompt": "x"})
+        assert refusal(refused) == (503, "no_replica")
+        assert refused.headers["retry-after"]
+        assert [fetch(url, path).status_code for path in ("/ready", "/ping")] == [503] * 2
+        assert [one["url"] for one in get(url, "/health")["not_ready"]] == [replica.url]
+        serve(port=int(replica.url.rpartition(":")[2]))
+        assert text_of(read_events(response.iter_lines())) == "abcdefghi"
 
 
 def test_replica_joins_late_and_again(serve, gateway):

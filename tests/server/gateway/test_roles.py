@@ -270,7 +270,7 @@ def test_a_decode_replica_dies_between_two_tokens():
             next(lines)
             decode.process.kill()
             rest = "\n".join(lines)
-        assert "replica_lost" in rest
+        assert "error" not in rest and rest.endswith("data: [DONE]\n")  # the other one continues
         assert complete(gateway.url, ask("Hi"))
 
 
