@@ -19,7 +19,7 @@ FIGURES = {
     "devices": "one model on eight devices, simulated: what fits, a step, tokens per second, TTFT",
     "kv": "KV in int8 against the model's precision: perplexity, tokens, answers",
     "loading": "memory and time to load each type of file, against its size",
-    "routing": "the cost of a router's decision; 100 simulated replicas",
+    "routing": "every router on nine workloads, simulated and served; a decision; 100 replicas",
     "board": "the board in a browser at 10,000, 100,000 and 1,000,000 events",
     "load": "a server under load and faults, and a gateway whose replica dies",
     "chaos": "faults at random times under traffic on three replicas, and what must hold after them",

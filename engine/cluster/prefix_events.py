@@ -5,28 +5,38 @@ queue, in prefill and on the network before an event says that its prompt is cac
 burst of requests with a new prefix would be scattered over all replicas. So a prompt counts as cached
 on the replica that it was sent to, until the replica's log confirms it or `guess_ms` have passed.
 
-    score = compute_weight * prompt tokens to compute + cached tokens to evict for them
-            + prompt tokens that the replica still owes
-            + batch_weight * requests in flight / seats in the replica's batch
+The replica with the lowest score wins. A score is in prompt tokens, and it estimates how long the first
+token takes and what the request costs the others:
 
-The replica with the lowest score wins, and ties go to the replica with the most free memory. A long
-cached prefix lowers the score and a queue raises it, so a hot prefix spreads to another replica when
-waiting for it would take longer than computing it again. Evicted tokens count, because they may have
-to be computed again later. `compute_weight` is above 1, because computing a prompt delays every later
-request, too: at 1, a rush copies all prefixes to all replicas, even if the memory of one replica holds
-only some of them.
+    prefill    weight * prompt tokens to compute
+    evictions  cached tokens to evict for them, because they may have to be computed again later
+    queued     prompt tokens that the replica still owes
+    batch      batch_weight * requests in flight / seats in the replica's batch
+    seat       seat_weight * requests that wait for a seat, this one included
+
+`weight` is compute_weight, which is well above 1, because computing a prompt delays every later
+request, too, and a second copy of a prefix takes the memory of another one: at 1, a rush copies all
+prefixes to all replicas, and a conversation moves as soon as another replica has a little less to do.
+But if a single prefix fills the batch of its replica, then copying it is the only way to share the
+work. So the weight falls to 1 where the replica with the prefix has more requests than this one: from
+half a batch more to a whole batch more.
+
+Ties go to the replica with the most free memory. In a large cluster, only some replicas are compared
+term by term: those with a prefix, and those with the lowest scores among the others.
 
 Source: Dynamo's KV router (`lib/llm/src/kv_router/scheduler.rs`), which also follows events and adds
 the blocks to compute and the load; llm-d's precise prefix scorer (`pkg/plugins/scorer`), whose
 speculative entries expire in the same way.
 
-Differs from Dynamo in three ways: this router also counts evictions, it counts tokens instead of
-blocks, and it always takes the minimum, whereas Dynamo can draw from a softmax.
+Differs from Dynamo, whose score is the blocks to compute plus the blocks in use: this router also
+counts evictions and the wait for a seat, it counts tokens instead of blocks, its weight depends on the
+loads, and it always takes the minimum, whereas Dynamo can draw from a softmax.
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import ClassVar, NamedTuple
 
 from engine.cluster.block_index import BlockIndex, Keys
@@ -37,19 +47,34 @@ from engine.cluster.router import Decision, Replica, Router, best
 from engine.core.log.vocabulary import Event
 
 US_PER_MS = 1000
+TERMS = ("prefill", "evictions", "queued", "batch", "seat")
+CONTENDERS = 8  # replicas without a prefix that are compared term by term
 
 
 class _Prompt(NamedTuple):
     """The keys of a prompt's blocks, and how many tokens of the prompt each replica has.
 
     cached  tokens according to the logs, for replicas that have any
-    hits    tokens including guesses, for all replicas
+    hits    tokens including guesses, for replicas that have any
     """
 
     request: int
     keys: Keys
     cached: dict[str, int]
     hits: dict[str, int]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the router knows of a replica: its tree, and how many prompt tokens it owes."""
+
+    tree: ReplicaTree
+    owed: int = 0
+
+    @property
+    def room(self) -> int:
+        """Token slots that no cached and no owed token needs; negative if more are owed."""
+        return self.tree.free - self.owed
 
 
 @dataclass(eq=False)
@@ -61,6 +86,7 @@ class PrefixEvents(Router):
     guess_ms        how long a guess counts if no event confirms it
     compute_weight  the cost of computing a prompt token, if waiting for one costs 1
     batch_weight    the load of a full batch of requests, in prompt tokens
+    seat_weight     the wait of a request until another one leaves the batch, in prompt tokens
     seed            the seed for choosing between equal replicas
     """
 
@@ -68,14 +94,14 @@ class PrefixEvents(Router):
 
     guesses: bool = True
     guess_ms: float = 5000.0
-    compute_weight: float = 3.0
+    compute_weight: float = 6.0
     batch_weight: float = 1536.0
+    seat_weight: float = 512.0
     seed: int = 0
     _rng: random.Random = field(init=False, repr=False)
     _guesses: Guesses = field(init=False, repr=False)
     _index: BlockIndex = field(init=False, repr=False, default_factory=BlockIndex)
-    _trees: dict[str, ReplicaTree] = field(init=False, repr=False, default_factory=dict)
-    _owed: dict[str, int] = field(init=False, repr=False, default_factory=dict)  # by replica
+    _known: dict[str, _Known] = field(init=False, repr=False, default_factory=dict)
     _owed_by: dict[int, tuple[str, int]] = field(init=False, repr=False, default_factory=dict)
     _last: _Prompt = field(init=False, repr=False, default=_Prompt(0, {}, {}, {}))
 
@@ -88,45 +114,94 @@ class PrefixEvents(Router):
     ) -> Decision:
         """Return the replica with the lowest score; ties go to the one with the most free memory."""
         self._last = prompt = self._look_up(request, tokens, now_us)
-        terms, free, longest = dict[str, dict[str, float]](), dict[str, int](), 0
-        for candidate in replicas:
-            name = candidate.id
-            tree, hit, owed = self._trees[name], prompt.hits[name], self._owed_at(name)
-            free[name] = tree.free - owed
-            compute = len(tokens) - hit
-            evict = max(compute - max(free[name], 0), 0)
-            terms[name] = {
-                "prefill": self.compute_weight * compute,
-                "evictions": evict,
-                "queued": owed,
-                "batch": self.batch_weight * candidate.in_flight / tree.seats,
-            }
-            longest = max(longest, hit)
-        scores = {name: sum(its.values()) for name, its in terms.items()}
-        replica, ties = best(scores, lambda name: {"free": free[name], "draw": self._rng.random()})
-        reason = _reason(prompt, replica, longest)
-        return Decision(replica, reason, prompt.hits, scores, terms, ties)
+        hits, num_tokens = prompt.hits, len(tokens)
+        holder = max(replicas, key=lambda one: (hits.get(one.id, 0), -one.in_flight))
+        contenders = replicas
+        if len(replicas) > CONTENDERS:
+            others = [one for one in replicas if one.id not in hits]
+            contenders = [one for one in replicas if one.id in hits]
+            contenders += self._cheapest(others, holder, num_tokens)
+        terms = {
+            one.id: dict(
+                zip(TERMS, self._terms(one, holder, num_tokens, hits.get(one.id, 0)), strict=True)
+            )
+            for one in contenders
+        }
+        scores = {id_: sum(its.values()) for id_, its in terms.items()}
+        replica, ties = best(
+            scores, lambda id_: {"free": self._known[id_].room, "draw": self._rng.random()}
+        )
+        return Decision(
+            replica,
+            _reason(prompt, replica, hits.get(holder.id, 0)),
+            {id_: hits.get(id_, 0) for id_ in terms},
+            scores,
+            terms,
+            ties,
+        )
+
+    def _terms(
+        self, candidate: Replica, holder: Replica, num_tokens: int, hit: int
+    ) -> tuple[float, float, float, float, float]:
+        """Return the terms of a replica's score, in the order of TERMS.
+
+        holder  the replica with the longest prefix, and of those the least loaded one
+        hit     how many of the prompt's `num_tokens` are cached on the candidate, or will be
+        """
+        known, load, compute = self._known[candidate.id], candidate.in_flight, num_tokens - hit
+        return (
+            self._weight(holder.in_flight - load, known.tree.seats) * compute,
+            max(compute - max(known.room, 0), 0),
+            known.owed,
+            self.batch_weight * load / known.tree.seats,
+            self.seat_weight * max(load + 1 - known.tree.seats, 0),
+        )
+
+    def _weight(self, fewer: int, seats: int) -> float:
+        """Return the weight of a prompt token where `fewer` fewer requests are than at the holder."""
+        return 1 + (self.compute_weight - 1) * min(max(2 - 2 * fewer / seats, 0), 1)
+
+    def _cheapest(
+        self, replicas: Sequence[Replica], holder: Replica, num_tokens: int
+    ) -> list[Replica]:
+        """Return the replicas with the lowest scores. None of them has a prefix of the prompt.
+
+        This is `_terms` for hundreds of replicas, without a call for each.
+        """
+        scores, most = list[tuple[float, int]](), holder.in_flight
+        for index, replica in enumerate(replicas):
+            known, load = self._known[replica.id], replica.in_flight
+            seats, room = known.tree.seats, known.tree.free - known.owed
+            score = known.owed + self.batch_weight * load / seats
+            if 2 * (most - load) > seats:
+                score -= (self.compute_weight - self._weight(most - load, seats)) * num_tokens
+            if load >= seats:
+                score += self.seat_weight * (load + 1 - seats)
+            if room < num_tokens:
+                score += num_tokens - room if room > 0 else num_tokens
+            scores.append((score, index))
+        return [replicas[index] for _, index in nsmallest(CONTENDERS, scores)]
 
     def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:
         """Note the tokens that the replica owes, and guess that it will have the prompt's blocks."""
-        if not self.guesses or replica not in self._trees:
+        if not self.guesses or replica not in self._known:
             return
         prompt = self._last
         if prompt.request != request:  # a pinned request skips `choose`
             prompt = self._look_up(request, tokens, now_us)
-        owed = len(tokens) - prompt.hits[replica]
+        owed = len(tokens) - prompt.hits.get(replica, 0)
         self._owed_by[request] = replica, owed
-        self._owed[replica] += owed
+        self._known[replica].owed += owed
         keys = self._index.keys_on(replica, prompt.keys)
         is_new = bool(keys) and not self._index.has(replica, keys[-1])
-        if is_new and not self._trees[replica].is_off:
+        if is_new and not self._known[replica].tree.is_off:
             self._guesses.add(request, replica, keys, now_us)
 
     def on_first_token(self, request: int, now_us: int) -> None:
         """Stop counting the prompt as owed. Its guess stays, because the events may be late."""
         replica, owed = self._owed_by.pop(request, ("", 0))
-        if replica in self._owed:
-            self._owed[replica] -= owed
+        if replica in self._known:
+            self._known[replica].owed -= owed
 
     def on_ended(self, request: int, now_us: int) -> None:
         """Drop the guess if the request ended without a token."""
@@ -136,39 +211,37 @@ class PrefixEvents(Router):
 
     def on_event(self, replica: str, event: Event, now_us: int) -> None:
         """Fold the event, and drop the guesses about blocks that are now cached."""
-        if replica in self._trees:
-            for key in self._trees[replica].apply(event):
+        if known := self._known.get(replica):
+            for key in known.tree.apply(event):
                 self._guesses.confirm(replica, key)
+            if not self.guesses:
+                known.owed = known.tree.owed
 
     def on_joined(self, replica: str, block_size: int) -> None:
         """Add a replica with an empty tree."""
         self._index.join(replica, block_size)
         self._guesses.index.join(replica, block_size)
-        self._trees[replica], self._owed[replica] = ReplicaTree(replica, self._index), 0
+        self._known[replica] = _Known(ReplicaTree(replica, self._index))
 
     def on_left(self, replica: str) -> None:
         """Drop the replica's tree and the guesses about it."""
-        self._trees.pop(replica).clear()
+        self._known.pop(replica).tree.clear()
         self._index.leave(replica)
         self._guesses.leave(replica)
-        del self._owed[replica]
 
     def _look_up(self, request: int, tokens: Sequence[int], now_us: int) -> _Prompt:
         keys = self._index.keys(tokens)
         cached = self._index.hits(keys, len(tokens))
         self._guesses.expire(now_us)
         guessed = self._guesses.index.hits(keys, len(tokens))
-        hits = dict.fromkeys(self._trees, 0) | cached
-        for replica, hit in guessed.items():
-            hits[replica] = max(hits[replica], hit)
+        hits = cached | {
+            replica: max(hit, cached.get(replica, 0)) for replica, hit in guessed.items()
+        }
         return _Prompt(request, keys, cached, hits)
-
-    def _owed_at(self, replica: str) -> int:
-        return self._owed[replica] if self.guesses else self._trees[replica].owed
 
 
 def _reason(prompt: _Prompt, replica: str, longest: int) -> RoutingReason:
-    hit = prompt.hits[replica]
+    hit = prompt.hits.get(replica, 0)
     if hit < longest:
         return "lowest_cost"
     if not longest:

@@ -29,6 +29,8 @@ from engine.simulation.workload import (
 )
 
 _Input = TypeVar("_Input", bound=Input)
+_ASCII = [chr(one) for one in range(128)]
+_TAIL = 8  # the last tokens of a prompt, in which a character may have begun
 UNKNOWN_TEXT = "\u00b7"  # shown for a token that is not in the log
 
 
@@ -99,7 +101,7 @@ class ReplayEngine(Engine):
         self, runner: CostRunner, config: EngineConfig | None, workload: Workload, **parts: Any
     ) -> None:
         described = workload.tokenizer
-        tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
+        tokenizer = _Letters() if described is None else _LogTokenizer(described, workload)
         super().__init__(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
         if runner.batches_in_flight > 1:
             self.loop = PipelinedLoop(self.loop, runner.batches_in_flight)
@@ -168,8 +170,19 @@ class ReplayEngine(Engine):
             request.constraint = _LogShape(len(answer.ids), self.tokenizer.vocab_size)
         detokenizer: IncrementalDetokenizer = _LogDetokenizer(answer.texts)
         if not isinstance(self.tokenizer, _LogTokenizer):
-            detokenizer = self.tokenizer.detokenizer(request.tokens[: request.prompt_length])
+            end = request.prompt_length
+            detokenizer = self.tokenizer.detokenizer(request.tokens[max(end - _TAIL, 0) : end])
         return OutputProcessor(request, detokenizer, lambda: _LogTool(request, answer))
+
+
+class _Letters(ByteTokenizer):
+    """A byte tokenizer that is quick where all bytes are ASCII, as in generated prompts."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """See `Tokenizer`."""
+        if max(ids, default=0) < len(_ASCII):
+            return [_ASCII[one] for one in ids]
+        return super().pieces(ids)
 
 
 class _LogDetokenizer:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.cluster import Replica
-from engine.cluster.prefix_events import PrefixEvents
+from engine.cluster.prefix_events import CONTENDERS, PrefixEvents
 from tests.engine.routing.clusters import Case, cases
 from tests.engine.routing.test_policies import OTHER, PROMPT, route
 from visualizer import read
@@ -66,6 +66,43 @@ def test_a_new_prefix_goes_where_it_evicts_nothing() -> None:
     assert decision.scores["0"] - decision.scores["1"] == 64 - 16  # 16 tokens fit without evictions
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    seats=st.integers(1, 6),
+    loads=st.lists(st.integers(0, 12), min_size=12, max_size=16),
+    sent=st.lists(st.tuples(st.integers(0, 11), st.sampled_from([PROMPT, OTHER])), max_size=9),
+)
+def test_of_many_replicas_the_compared_ones_include_the_best(
+    seats: int, loads: list[int], sent: list[tuple[int, list[int]]]
+) -> None:
+    router = PrefixEvents()
+    replicas = [Replica(str(number), load) for number, load in enumerate(loads)]
+    config = EngineConfig(block_size=4, max_batch_size=seats, max_kv_tokens=160)
+    (start,) = Engine(CostRunner(1, 1), config).log
+    for one in replicas:
+        router.on_joined(one.id, 4)
+        router.on_event(one.id, start, 0)
+    for at, (number, prompt) in enumerate(sent, start=1):
+        router.on_routed(at, prompt, str(number), 0)
+    decision = router.choose(99, PROMPT, replicas, 0)
+    assert len(decision.scores) <= CONTENDERS + sum(hit > 0 for hit in decision.hits.values())
+    hits = {one.id: decision.hits.get(one.id, 0) for one in replicas}
+    holder = max(replicas, key=lambda one: (hits[one.id], -one.in_flight))
+    every = {one.id: sum(router._terms(one, holder, len(PROMPT), hits[one.id])) for one in replicas}
+    assert decision.scores[decision.replica] == min(every.values())
+
+
+def test_a_prefix_that_fills_its_replica_is_copied() -> None:
+    cluster, long = Cluster(PrefixEvents(), max_batch_size=8), [*range(200)] * 5
+    cluster.compute("1", long)
+    cluster.deliver("1")
+    cluster.replicas[1].in_flight = 4
+    assert cluster.router.choose(1, long, cluster.replicas, 0).replica == "1"
+    cluster.replicas[1].in_flight = 8
+    decision = cluster.router.choose(2, long, cluster.replicas, 0)
+    assert (decision.replica, decision.reason) == ("0", "lowest_cost")
+
+
 def test_a_guess_ends_when_the_log_confirms_it() -> None:
     cluster = Cluster(PrefixEvents())
     chosen = route(cluster.router, 1, PROMPT, cluster.replicas).replica
@@ -115,10 +152,10 @@ def test_nothing_is_left_of_requests_that_ended(case: Case) -> None:
     case.router = router  # type: ignore[assignment]
     log = case.run()
     assert not router._owed_by
-    assert not any(router._owed.values())
+    assert not any(known.owed for known in router._known.values())
     for replica, its in log.replicas.items():
-        if replica in router._trees:
-            assert router._trees[replica].state.core() == its.state().core()
+        if replica in router._known:
+            assert router._known[replica].tree.state.core() == its.state().core()
     router._guesses.expire(1_000_000 * SECOND)
     assert not len(router._guesses) and not len(router._guesses.index)
     assert not router._guesses._copies and not router._guesses._ending_in

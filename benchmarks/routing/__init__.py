@@ -1,0 +1,96 @@
+"""Routers: every policy on nine workloads, simulated and served; the price of a decision; growth.
+
+1. Simulated: every policy on every workload, with several numbers of replicas and several seeds.
+2. Served: the same workloads on two real replicas of this machine. Compare the policies, not the times.
+3. The price of a decision for prompts of about 1,000 tokens: CPU time of `choose` and `on_routed`.
+4. Growth: 100 simulated replicas, event by event; how long it takes, and what the router costs.
+
+What is simulated is the same on every machine, except for the CPU times.
+"""
+
+from collections.abc import Callable
+from statistics import mean
+from typing import Annotated
+
+import typer
+
+from benchmarks.harness import save
+from benchmarks.routing.growth import decision_costs, many_replicas
+from benchmarks.routing.played import Result, served, simulated, two_servers
+from benchmarks.routing.traces import WORKLOADS
+from engine.cluster import ROUTERS
+
+DEFAULT = "prefix_events"
+PLACES: dict[str, Callable[[Result], float]] = {  # smaller is better
+    "hits": lambda one: -one.hits,
+    "TTFT mean": lambda one: one.ttft_ms,
+    "TTFT p99": lambda one: one.ttft_p99_ms,
+}
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(one) for one in text.split(",") if one]
+
+
+def _print_places(title: str, table: dict[tuple[str, str], list[Result]]) -> None:
+    """Print each policy's means on each workload, and the default's place among all policies."""
+    for name in dict.fromkeys(name for name, _ in table):
+        print(f"{title}, {name}")
+        results = {router: of for (other, router), of in table.items() if other == name}
+        for router, of in results.items():
+            average = Result(*(mean(values) for values in zip(*map(_row, of), strict=True)))
+            print(f"  {router:14} {average}")
+        own = {what: mean(map(key, results[DEFAULT])) for what, key in PLACES.items()}
+        places = {
+            what: 1 + sum(mean(map(key, of)) < own[what] for of in results.values())
+            for what, key in PLACES.items()
+        }
+        print(f"  {DEFAULT} is", ", ".join(f"{at} in {what}" for what, at in places.items()))
+
+
+def _row(one: Result) -> tuple[float, ...]:
+    return tuple(one.figures().values())
+
+
+def main(
+    replicas: Annotated[str, typer.Option(help="numbers of simulated replicas")] = "2,8",
+    seeds: Annotated[str, typer.Option(help="of the workloads")] = "1,2",
+    workloads: Annotated[str, typer.Option(help="some of them; all if empty")] = "",
+    seconds: Annotated[float, typer.Option(help="of each served workload; 0: none")] = 8,
+    requests: Annotated[
+        int, typer.Option(help="on 100 replicas; 0: none, and no price of a decision")
+    ] = 10_000,
+) -> None:
+    """Print and save all four."""
+    names = workloads.split(",") if workloads else list(WORKLOADS)
+    figures: dict[str, object] = {}
+    for count in _numbers(replicas):
+        table = {
+            (name, router): [simulated(router, name, count, seed) for seed in _numbers(seeds)]
+            for name in names
+            for router in ROUTERS
+        }
+        _print_places(f"{count} simulated replicas", table)
+        figures[f"simulated on {count}"] = _saved(table)
+    if seconds:
+        with two_servers() as servers:
+            seed = _numbers(seeds)[0]
+            table = {
+                (name, router): [served(router, name, seed, servers, seconds)]
+                for name in names
+                for router in ROUTERS
+            }
+        _print_places("2 real replicas", table)
+        figures["served on 2"] = _saved(table)
+    if requests:
+        figures["decision_us"] = decision_costs(120)
+        figures["many"] = {
+            name: many_replicas(name, requests) for name in ("power_of_two", "prefix_tree", DEFAULT)
+        }
+    save("routing", figures)
+
+
+def _saved(table: dict[tuple[str, str], list[Result]]) -> dict[str, list[dict[str, float]]]:
+    return {
+        f"{name}, {router}": [one.figures() for one in of] for (name, router), of in table.items()
+    }
