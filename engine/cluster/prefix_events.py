@@ -21,8 +21,8 @@ But if a single prefix fills the batch of its replica, then copying it is the on
 work. So the weight falls to 1 where the replica with the prefix has more requests than this one: from
 half a batch more to a whole batch more.
 
-Ties go to the replica with the most free memory. In a large cluster, only some replicas are compared
-term by term: those with a prefix, and those with the lowest scores among the others.
+Ties go to the replica with the most free memory. In a large cluster, only the replicas with the lowest
+scores are compared term by term, and the one with the longest prefix.
 
 Source: Dynamo's KV router (`lib/llm/src/kv_router/scheduler.rs`), which also follows events and adds
 the blocks to compute and the load; llm-d's precise prefix scorer (`pkg/plugins/scorer`), whose
@@ -47,8 +47,7 @@ from engine.cluster.router import Decision, Replica, Router, best
 from engine.core.log.vocabulary import Event
 
 US_PER_MS = 1000
-TERMS = ("prefill", "evictions", "queued", "batch", "seat")
-CONTENDERS = 8  # replicas without a prefix that are compared term by term
+CONTENDERS = 8  # replicas that are compared term by term
 
 
 class _Prompt(NamedTuple):
@@ -115,16 +114,13 @@ class PrefixEvents(Router):
         """Return the replica with the lowest score; ties go to the one with the most free memory."""
         self._last = prompt = self._look_up(request, tokens, now_us)
         hits, num_tokens = prompt.hits, len(tokens)
-        holder = max(replicas, key=lambda one: (hits.get(one.id, 0), -one.in_flight))
+        holders = [replica for replica in replicas if replica.id in hits]
+        holder = max(holders or replicas, key=lambda one: (hits.get(one.id, 0), -one.in_flight))
         contenders = replicas
         if len(replicas) > CONTENDERS:
-            others = [one for one in replicas if one.id not in hits]
-            contenders = [one for one in replicas if one.id in hits]
-            contenders += self._cheapest(others, holder, num_tokens)
+            contenders = self._cheapest(replicas, hits, holder, num_tokens)
         terms = {
-            one.id: dict(
-                zip(TERMS, self._terms(one, holder, num_tokens, hits.get(one.id, 0)), strict=True)
-            )
+            one.id: self._terms(one, holder.in_flight, num_tokens, hits.get(one.id, 0))
             for one in contenders
         }
         scores = {id_: sum(its.values()) for id_, its in terms.items()}
@@ -140,47 +136,53 @@ class PrefixEvents(Router):
             ties,
         )
 
-    def _terms(
-        self, candidate: Replica, holder: Replica, num_tokens: int, hit: int
-    ) -> tuple[float, float, float, float, float]:
-        """Return the terms of a replica's score, in the order of TERMS.
+    def _terms(self, candidate: Replica, most: int, num_tokens: int, hit: int) -> dict[str, float]:
+        """Return the terms of a replica's score.
 
-        holder  the replica with the longest prefix, and of those the least loaded one
-        hit     how many of the prompt's `num_tokens` are cached on the candidate, or will be
+        most  the requests of the holder: the replica with the longest prefix, and of several the
+              least loaded one
+        hit   how many of the prompt's `num_tokens` are cached on the candidate, or will be
         """
         known, load, compute = self._known[candidate.id], candidate.in_flight, num_tokens - hit
-        return (
-            self._weight(holder.in_flight - load, known.tree.seats) * compute,
-            max(compute - max(known.room, 0), 0),
-            known.owed,
-            self.batch_weight * load / known.tree.seats,
-            self.seat_weight * max(load + 1 - known.tree.seats, 0),
-        )
+        seats, room = known.tree.seats, known.room
+        return {
+            "prefill": self._weight(most - load, seats) * compute,
+            "evictions": max(compute - max(room, 0), 0),
+            "queued": known.owed,
+            "batch": self.batch_weight * load / seats,
+            "seat": self.seat_weight * max(load + 1 - seats, 0),
+        }
 
     def _weight(self, fewer: int, seats: int) -> float:
         """Return the weight of a prompt token where `fewer` fewer requests are than at the holder."""
-        return 1 + (self.compute_weight - 1) * min(max(2 - 2 * fewer / seats, 0), 1)
+        if 2 * fewer <= seats:
+            return self.compute_weight
+        return 1 + (self.compute_weight - 1) * max(2 - 2 * fewer / seats, 0)
 
     def _cheapest(
-        self, replicas: Sequence[Replica], holder: Replica, num_tokens: int
+        self, replicas: Sequence[Replica], hits: dict[str, int], holder: Replica, num_tokens: int
     ) -> list[Replica]:
-        """Return the replicas with the lowest scores. None of them has a prefix of the prompt.
+        """Return the replicas with the lowest scores, and the holder.
 
         This is `_terms` for hundreds of replicas, without a call for each.
         """
-        scores, most = list[tuple[float, int]](), holder.in_flight
+        scores, known_of, hit_of = list[tuple[float, int]](), self._known, hits.get
+        batch, seat, most = self.batch_weight, self.seat_weight, holder.in_flight
         for index, replica in enumerate(replicas):
-            known, load = self._known[replica.id], replica.in_flight
-            seats, room = known.tree.seats, known.tree.free - known.owed
-            score = known.owed + self.batch_weight * load / seats
+            known, load = known_of[replica.id], replica.in_flight
+            owed, tree = known.owed, known.tree
+            seats, room, compute = tree.seats, tree.free - owed, num_tokens - hit_of(replica.id, 0)
+            weight = self.compute_weight
             if 2 * (most - load) > seats:
-                score -= (self.compute_weight - self._weight(most - load, seats)) * num_tokens
+                weight = self._weight(most - load, seats)
+            score = weight * compute + owed + batch * load / seats
+            if room < compute:
+                score += compute - room if room > 0 else compute
             if load >= seats:
-                score += self.seat_weight * (load + 1 - seats)
-            if room < num_tokens:
-                score += num_tokens - room if room > 0 else num_tokens
+                score += seat * (load + 1 - seats)
             scores.append((score, index))
-        return [replicas[index] for _, index in nsmallest(CONTENDERS, scores)]
+        cheapest = [replicas[index] for _, index in nsmallest(CONTENDERS, scores)]
+        return cheapest if holder in cheapest else [*cheapest, holder]
 
     def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:
         """Note the tokens that the replica owes, and guess that it will have the prompt's blocks."""

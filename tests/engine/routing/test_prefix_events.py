@@ -85,10 +85,14 @@ def test_of_many_replicas_the_compared_ones_include_the_best(
     for at, (number, prompt) in enumerate(sent, start=1):
         router.on_routed(at, prompt, str(number), 0)
     decision = router.choose(99, PROMPT, replicas, 0)
-    assert len(decision.scores) <= CONTENDERS + sum(hit > 0 for hit in decision.hits.values())
-    hits = {one.id: decision.hits.get(one.id, 0) for one in replicas}
+    assert len(decision.scores) <= CONTENDERS + 1
+    hits = {one.id: router._last.hits.get(one.id, 0) for one in replicas}
+    assert max(decision.hits.values()) == max(hits.values())
     holder = max(replicas, key=lambda one: (hits[one.id], -one.in_flight))
-    every = {one.id: sum(router._terms(one, holder, len(PROMPT), hits[one.id])) for one in replicas}
+    every = {
+        one.id: sum(router._terms(one, holder.in_flight, len(PROMPT), hits[one.id]).values())
+        for one in replicas
+    }
     assert decision.scores[decision.replica] == min(every.values())
 
 
