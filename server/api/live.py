@@ -63,6 +63,8 @@ _POLICY = (
     "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self'; "
     "style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+# A gateway asks its replicas for a sign of life so often, in seconds: it ejects one that is silent.
+BEAT_HEADER = "x-underglass-beat"
 # Number of events that are encoded without a break, which takes about 2 ms.
 PIECE = 1000
 # Browsers revalidate the files on every load, so they never show an old page for a new server.
@@ -165,6 +167,9 @@ def routes(models: Models) -> APIRouter:
         past: Annotated[
             bool, Query(description="Begin with the oldest event that the server still has.")
         ] = False,
+        beat: Annotated[
+            float | None, Header(alias=BEAT_HEADER, ge=0.01, include_in_schema=False)
+        ] = None,
     ) -> Response:
         """Stream the event log as server-sent events.
 
@@ -172,7 +177,7 @@ def routes(models: Models) -> APIRouter:
         """
         bridge = models.viewed(model)
         controls = may_control(request, bridge.settings)
-        return _feed(bridge, last_event_id, past=past, controls=controls)
+        return _feed(bridge, last_event_id, past=past, controls=controls, beat=beat)
 
     return router
 
@@ -184,6 +189,7 @@ class Feed(Response):
     status          returns the fields of the status event
     last_event_id   the id of the last event that the viewer received, or None
     past            whether a viewer that has received no event starts with the oldest event kept
+    beat            how many seconds pass without a sign of life; None is the server's setting
     """
 
     def __init__(
@@ -194,9 +200,11 @@ class Feed(Response):
         last_event_id: str | None = None,
         *,
         past: bool = False,
+        beat: float | None = None,
     ) -> None:
         super().__init__()
         self._settings = settings
+        self._beat = settings.keep_alive if beat is None else beat
         self._log = log
         self._status = status
         self._last_event_id = last_event_id
@@ -234,12 +242,14 @@ class Feed(Response):
             if data:
                 await connection.body(data)
                 await asyncio.sleep(0)  # other streams are served between two pieces
-            elif not await log.changed(self._settings.keep_alive):
+            elif not await log.changed(self._beat):
                 await connection.body(KEEP_ALIVE)
         await connection.body(b"", more=False)
 
 
-def _feed(bridge: Bridge, last_event_id: str | None, *, past: bool, controls: bool) -> Feed:
+def _feed(
+    bridge: Bridge, last_event_id: str | None, *, past: bool, controls: bool, beat: float | None
+) -> Feed:
     """Return the stream of an engine's log, and of those of the engines that replace it."""
 
     def log() -> Window | None:
@@ -267,7 +277,7 @@ def _feed(bridge: Bridge, last_event_id: str | None, *, past: bool, controls: bo
             "trace_text": bridge.settings.trace_text,
         }
 
-    return Feed(bridge.settings, log, status, last_event_id, past=past)
+    return Feed(bridge.settings, log, status, last_event_id, past=past, beat=beat)
 
 
 def _stopped(stop: Stopped | None) -> dict[str, Any] | None:

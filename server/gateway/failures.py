@@ -31,7 +31,8 @@ class Deadlines:
 
     connect      for a connection to a replica
     beat         from one sign of life on a replica's feed to the next
-    silent       without a sign of life, or bytes of a request, before a replica is ejected
+    silent       without a sign of life before a replica is ejected
+    gone         without a sign of life before a replica has left
     render       for a prompt's token ids
     queue        for a replica that accepts a request which another one has lost
     prefill      for a prompt on a prefill replica, beside eight times as long as it should take
@@ -49,6 +50,7 @@ class Deadlines:
     connect: float = 5.0
     beat: float = 0.5
     silent: float = 3.0
+    gone: float = 10.0
     render: float = 5.0
     queue: float = 60.0
     prefill: float = 5.0

@@ -2,8 +2,9 @@
 
 One connection to the replica's /events is also the sign that it is alive: when it breaks and cannot be
 opened again at once, the replica has left. Until it answers again, the follower keeps trying, with
-pauses that grow. The clock is asked every few seconds, so the gateway also notices a replica whose
-machine has vanished and which therefore closes no connection.
+pauses that grow. On this connection the replica gives a sign of life at each beat. When it misses
+several beats, it is ejected (`ejection.py`), and after some more, it has left: a machine that has
+vanished closes no connection.
 
 Clocks: the replica is asked for its time several times. The answer with the shortest round trip is off
 by at most half of it (Cristian, Distributed Computing 3, 1989).
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import aiohttp
 import msgspec
 
-from engine.cluster.events import ReplicaJoined
+from engine.cluster.events import ReplicaEjected, ReplicaJoined, ReplicaReturned
 from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RunStarted, StepFinished
+from server.api.live import BEAT_HEADER
+from server.gateway.ejection import Health
 from server.gateway.replica_set import Member
 from server.gateway.upstream import Scopes, error_message, reason
 
@@ -40,16 +43,14 @@ _decode = msgspec.json.Decoder(AnyEvent).decode
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How often a replica is asked for its time, and how long the gateway waits, in seconds.
+    """How often a replica is asked for its time, and when the gateway tries again, in seconds.
 
     between      from one alignment to the next
-    unanswered   how long a replica may not answer before it counts as gone
     first_pause  before the next attempt to reach it; each further pause is twice as long
     last_pause   the longest pause
     """
 
     between: float = 5.0
-    unanswered: float = 10.0
     first_pause: float = 0.1
     last_pause: float = 2.0
 
@@ -64,10 +65,10 @@ class Follower:
     status   the replica's latest `status` event: whether it is paused, why it accepts no requests
     joined   whether the log says that it is present
     retired  why no more requests are routed to it, or ""
-    ejected  why it gets no requests although it is present, or ""
     since    when `problem` was last solved or got another state
     run      names the run of its engine that is followed
     worked_at  when its last step was reported, by the event loop's clock
+    health   says when it is ejected
     work     blocks that need the replica; they end when it leaves
     """
 
@@ -81,7 +82,7 @@ class Follower:
         self.run = self._last_id = ""  # the run that is followed, and its last event received
         self.worked_at = 0.0
         self.retired = ""
-        self.ejected = ""
+        self.health = Health(gateway.deadlines)
         self._gone = "it has not answered yet"
         self._state, self.since = "unreachable", datetime.now(UTC)
         self.work = Scopes()
@@ -102,8 +103,24 @@ class Follower:
 
     @property
     def ready(self) -> bool:
-        """Whether the replica accepts requests."""
+        """Whether the replica accepts requests; if it is half-open, one at a time."""
         return not self.retired and not self.problem[0]
+
+    @property
+    def usable(self) -> bool:
+        """Whether the replica may accept requests if no replica is ready."""
+        if self.retired or self.problem[0] not in ("", "ejected"):
+            return False
+        return self.health.ejection is None or self.health.ejection.noticed != "silent"
+
+    @property
+    def ejected(self) -> str:
+        """Why the replica gets no requests although it is present, or ""."""
+        if self.health.ejection is not None:
+            return self.health.ejection.why
+        if self.health.half_open and self._gateway.dispatcher.replicas[self.member.id].in_flight:
+            return "it has returned, and a request shows whether it works"
+        return ""
 
     @property
     def problem(self) -> tuple[Problem, str]:
@@ -132,7 +149,7 @@ class Follower:
             except (aiohttp.ClientError, OSError, UnreachableError) as error:
                 why = reason(error)
                 if isinstance(error, TimeoutError):
-                    why = f"no answer within {self._times.unanswered:g} s"
+                    why = f"no sign of life for {self._gateway.deadlines.gone:g} s"
                 elif self.joined and loop.time() - opened > _SHORT_SECONDS:
                     continue  # perhaps only this connection is broken
             except Exception as error:  # a bug here or in a router must not stop the other replicas
@@ -151,35 +168,69 @@ class Follower:
 
     async def _follow(self) -> None:
         """Follow the replica until the connection breaks. Raises TimeoutError if it does not answer."""
-        unanswered = self._times.unanswered
-        headers = {"last-event-id": self._last_id} if self.joined else {}
-        async with asyncio.timeout(None) as silence:
-            silence.reschedule(asyncio.get_running_loop().time() + unanswered)
-            url = f"{self.member.url}/events"
-            async with self._gateway.session.get(url, headers=headers) as response:
-                if response.status != 200:
-                    raise UnreachableError(await error_message(response))
-                aligning = asyncio.create_task(self._keep_aligned(silence))
-                try:
-                    async for block in _blocks(response.content):
-                        await self._take(block)
-                finally:
-                    aligning.cancel()
+        gateway = self._gateway
+        headers = {BEAT_HEADER: f"{gateway.deadlines.beat:g}"}
+        if self.joined:
+            headers["last-event-id"] = self._last_id
+        else:
+            self.health = Health(gateway.deadlines)
+        async with asyncio.timeout(None) as feed:
+            watching = asyncio.create_task(self._watch(feed))
+            aligning = asyncio.create_task(self._keep_aligned())
+            try:
+                url = f"{self.member.url}/events"
+                async with gateway.session.get(url, headers=headers) as response:
+                    if response.status != 200:
+                        raise UnreachableError(await error_message(response))
+                    async for blocks in _blocks(response.content):
+                        self.health.heard()
+                        for block in blocks:
+                            await self._take(block)
+            finally:
+                watching.cancel()
+                aligning.cancel()
 
-    async def _keep_aligned(self, silence: asyncio.Timeout) -> None:
-        """Ask for the replica's time now and then; `silence` expires when it does not answer."""
+    async def _watch(self, feed: asyncio.Timeout) -> None:
+        """Eject a replica that is not well, and let it return; end `feed` when it is gone."""
+        gateway, id_ = self._gateway, self.member.id
         while True:
-            silence.reschedule(asyncio.get_running_loop().time() + self._times.unanswered)
+            await asyncio.sleep(gateway.deadlines.beat)
+            self.health.beat()
+            if self.health.silence >= gateway.deadlines.gone:
+                feed.reschedule(0)
+            if not self.joined:
+                continue
+            health, state = self.health, gateway.log.state.states.get(id_)
+            if health.ejection is not None:
+                if health.may_return(state):
+                    health.give_back()
+                    self._log_return()
+            elif (fault := health.current(state)) and gateway.has_ready_beside(self):
+                health.eject(fault)
+                self.changed()
+                logger.warning("Replica %s is ejected: %s", id_, fault.why)
+                gateway.log.append(ReplicaEjected(id_, fault.why, {"at": gateway.now()}))
+                self.work.end()
+
+    def _log_return(self) -> None:
+        self.changed()
+        id_, half_open = self.member.id, self.health.half_open
+        logger.info("Replica %s has returned%s", id_, ", half-open" if half_open else "")
+        self._gateway.log.append(ReplicaReturned(id_, half_open, {"at": self._gateway.now()}))
+
+    async def _keep_aligned(self) -> None:
+        """Ask for the replica's time now and then."""
+        while True:
+            await asyncio.sleep(self._times.between)
+            if not self.joined:
+                continue
             try:
                 offset, rtt = await self._clock()
             except (aiohttp.ClientError, OSError, UnreachableError):
-                await asyncio.sleep(self._times.first_pause)
                 continue
-            silence.reschedule(None)
-            if self.joined and abs(offset - self._offset) > (rtt + self._rtt) / 2:
+            if abs(offset - self._offset) > (rtt + self._rtt) / 2:
                 self._offset, self._rtt = offset, rtt  # the clocks have drifted apart
                 self._gateway.log.append(self._joined_event())
-            await asyncio.sleep(self._times.between)
 
     async def _clock(self) -> tuple[int, int]:
         """Return the offset of the replica's clock and the round trip that it was measured with, in us.
@@ -211,6 +262,8 @@ class Follower:
                 self.worked_at = asyncio.get_running_loop().time()
             gateway = self._gateway
             gateway.dispatcher.event(self.member.id, int(seq), event, gateway.now())
+            if self.health.event(event):
+                self._log_return()
         elif head == b"event: status":
             self.status = msgspec.json.decode(data)
             self.changed()
@@ -234,7 +287,7 @@ class Follower:
             offset=self._offset,
             rtt=self._rtt,
         )
-        self.run, self.joined = run, True
+        self.run, self.joined, self.health = run, True, Health(gateway.deadlines)
         self.changed()
         logger.info("Replica %s at %s has joined", member.id, member.url)
 
@@ -254,10 +307,9 @@ class Follower:
             self.work.end()
 
 
-async def _blocks(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yield the events of an event stream, without the blank lines between them."""
+async def _blocks(content: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
+    """Yield the events of an event stream as they arrive, without the blank lines between them."""
     rest = b""
     while data := await content.readany():
         *whole, rest = (rest + data).split(b"\n\n")
-        for block in whole:
-            yield block
+        yield whole

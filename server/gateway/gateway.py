@@ -180,8 +180,16 @@ class Gateway:
 
     @property
     def ready(self) -> list[str]:
-        """The ids of the replicas that accept requests."""
-        return [id_ for id_, follower in self.followers.items() if follower.ready]
+        """The ids of the replicas that accept requests.
+
+        If there is none, an ejected replica is better than no replica, unless it is silent.
+        """
+        ready = [id_ for id_, follower in self.followers.items() if follower.ready]
+        return ready or [id_ for id_, follower in self.followers.items() if follower.usable]
+
+    def has_ready_beside(self, follower: Follower) -> bool:
+        """Whether another replica accepts requests, of any role: it can do this one's work."""
+        return any(one.ready for one in self.followers.values() if one is not follower)
 
     def ready_in(self, role: str) -> list[str]:
         """The ids of the replicas with a role that accept requests."""
@@ -274,6 +282,8 @@ class Gateway:
     ) -> None:
         """Log that a step on a request's way has failed, which began at `began`."""
         t = {"at": self.now(), "us": self.now() - began}
+        if error.noticed != "refused" and replica in self.followers:
+            self.followers[replica].health.failed()
         self.log.append(HopFailed(request, replica, hop, error.noticed, remedy, str(error), t))
 
     def least_loaded(self, role: str = "", without: Collection[str] = ()) -> Follower:

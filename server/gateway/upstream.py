@@ -178,6 +178,6 @@ async def lost(follower: "Follower", within: float | None = None) -> AsyncIterat
             why, noticed = f"no answer within {within:.1f} s", "late"
         elif isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             noticed = "unreachable"
-        elif follower.ejected and isinstance(error, TimeoutError):
-            why, noticed = follower.ejected, "silent"
+        elif (fault := follower.health.ejection) and isinstance(error, TimeoutError):
+            why, noticed = fault.why, fault.noticed
         raise LostError(why, noticed, follower) from error

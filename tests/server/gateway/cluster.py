@@ -1,6 +1,7 @@
 """A gateway process over real servers, and a viewer of its feed."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,8 @@ import msgspec
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import AnyClusterEvent
+from server.core.settings import ServerSettings
+from server.gateway.gateway import Gateway
 from server.gateway.replica_set import Member
 from server.process import BackgroundServer
 from tests.server.harness import EventStream, ForkedServer, fetch
@@ -63,3 +66,25 @@ class Announced:
 
 def cluster_trace(url: str) -> ClusterLog:
     return ClusterLog.from_bytes(fetch(url, "/trace").content)
+
+
+async def until_in(gateway: Gateway, wanted: Callable[[], object]) -> None:
+    """Wait until the log has changed so that `wanted` is true."""
+    while not wanted():
+        assert await gateway.log.changed(60)
+
+
+@asynccontextmanager
+async def started(members: Any, **options: Any) -> AsyncIterator[Gateway]:
+    """A gateway in this process; `options` are its own."""
+    settings = ServerSettings(cluster_key=options.pop("cluster_key", None))
+    gateway = Gateway(members, "random", settings, **options)
+    gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+def happened(gateway: Gateway, kind: type) -> list[Any]:
+    return [event for event in gateway.log if isinstance(event, kind)]

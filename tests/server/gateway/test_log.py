@@ -1,9 +1,6 @@
 """The cluster log: complete, on one clock, and resumable."""
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,12 +9,17 @@ from websockets.exceptions import InvalidStatus
 from engine.cluster.cluster_log import ClusterLog, ClusterState
 from engine.cluster.events import ClusterStarted, Of, Placed, ReplicaJoined, ReplicaLeft, Routed
 from engine.core.log.vocabulary import Keyframe, RequestArrived, RequestFinished, StepFinished
-from server.core.settings import ServerSettings
 from server.gateway.follower import Times
-from server.gateway.gateway import Gateway
 from server.gateway.replica_set import Member, UrlSet
 from server.process import BackgroundServer
-from tests.server.gateway.cluster import Announced, ClusterFeed, cluster_trace
+from tests.server.gateway.cluster import (
+    Announced,
+    ClusterFeed,
+    cluster_trace,
+    happened,
+    started,
+    until_in,
+)
 from tests.server.harness import Feed, limit_files, post, trace, until
 from tests.server.lmtp.wire import Wire
 from visualizer import read
@@ -220,46 +222,8 @@ def test_no_replica_rejects_the_handshake(gateway):
     assert caught.value.response.status_code == 503
 
 
-async def until_in(gateway: Gateway, wanted: Callable[[], object]) -> None:
-    """Wait until the log has changed so that `wanted` is true."""
-    while not wanted():
-        assert await gateway.log.changed(60)
-
-
-@asynccontextmanager
-async def started(members: Any, **times: float) -> AsyncIterator[Gateway]:
-    gateway = Gateway(members, "random", ServerSettings(), Times(**times))
-    gateway.start()
-    yield gateway
-    await gateway.stop()
-
-
-def happened(gateway: Gateway, kind: type) -> list[Any]:
-    return [event for event in gateway.log if isinstance(event, kind)]
-
-
-async def test_silent_replica_leaves_and_its_work_ends(serve):
-    replica = serve()
-
-    async def work(gateway: Gateway) -> None:
-        async with gateway.followers["0"].work.block():
-            await asyncio.Event().wait()
-
-    async with started(UrlSet([replica.url]), between=0.01, unanswered=1.0) as gateway:
-        await until_in(gateway, lambda: gateway.ready)
-        working = asyncio.create_task(work(gateway))
-        await asyncio.sleep(0)
-        replica.process.send_signal(signal.SIGSTOP)  # like a machine that has lost its power
-        await until_in(gateway, lambda: happened(gateway, ReplicaLeft))
-        with pytest.raises(TimeoutError):
-            await working
-        replica.process.send_signal(signal.SIGCONT)
-        await until_in(gateway, lambda: gateway.ready)
-        assert happened(gateway, ReplicaLeft)[0].why == "no answer within 1 s"
-
-
 async def test_clock_that_has_drifted_is_logged_again(serve):
-    async with started(UrlSet([serve().url]), between=0.01) as gateway:
+    async with started(UrlSet([serve().url]), times=Times(between=0.01)) as gateway:
         await until_in(gateway, lambda: gateway.ready)
         own = gateway.now
         gateway.now = lambda: own() + 5_000_000  # five seconds

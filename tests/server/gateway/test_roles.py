@@ -4,9 +4,9 @@ The replicas check every read of KV: a token from KV that was moved wrongly woul
 """
 
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,15 +16,19 @@ import pytest
 from engine.cluster import events as c
 from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
-from server.core.settings import ServerSettings
 from server.gateway.failures import Deadlines
-from server.gateway.gateway import Gateway
 from server.gateway.replica_set import UrlSet
 from server.gateway.roles import parse_roles, role_of_next
 from server.process import BackgroundServer
 from tests.facts import raises_naming
 from tests.server.app_under_test import TOKENIZER, next_letter
-from tests.server.gateway.cluster import ClusterFeed, cluster_trace, start_gateway
+from tests.server.gateway.cluster import (
+    ClusterFeed,
+    cluster_trace,
+    start_gateway,
+    started,
+    until_in,
+)
 from tests.server.gateway.conftest import wait_for
 from tests.server.gateway.test_failure import stream
 from tests.server.harness import ending, post, start, until
@@ -190,31 +194,18 @@ def test_a_replica_dies_during_the_move(victim):
             control(decode, "resume")
 
 
-@asynccontextmanager
-async def moving(servers: list[BackgroundServer]) -> AsyncIterator[Gateway]:
-    """A gateway in this process over a prefill and a decode replica."""
-    gateway = Gateway(
-        UrlSet([server.url for server in servers]),
-        "random",
-        ServerSettings(cluster_key=KEY),
-        roles=["prefill", "decode"],
-        deadlines=Deadlines(**dict.fromkeys(("prefill", "export", "adopt"), 60.0)),
-    )
-    gateway.start()
-    try:
-        while len(gateway.ready) < 2 or gateway.mover.costs is None:
-            assert await gateway.log.changed(60)
-        yield gateway
-    finally:
-        await gateway.stop()
-
-
 @pytest.mark.parametrize(("hop", "at"), [("prefill", 0), ("export", 0), ("adopt", 1)])
 async def test_a_move_that_hangs_is_given_up(serve, hop, at):
     options = dict(engine={"max_kv_tokens": 4096}, server={"cluster_key": KEY})
     servers = [serve(checking=True, **options) for _ in range(2)]
     tokens = TOKENIZER.encode(LONG)
-    async with moving(servers) as gateway:
+    async with started(
+        UrlSet([server.url for server in servers]),
+        cluster_key=KEY,
+        roles=["prefill", "decode"],
+        deadlines=Deadlines(silent=1000, **dict.fromkeys(("prefill", "export", "adopt"), 60.0)),
+    ) as gateway:
+        await until_in(gateway, lambda: gateway.mover.costs and len(gateway.ready) == 2)
         source, target = gateway.followers.values()
         if hop != "prefill":
             assert await gateway.mover.prefill(1, tokens, "", {}, {}) is source

@@ -1,0 +1,132 @@
+"""When does the gateway eject a replica that is present, and when does the replica return?
+
+A replica is ejected for one of three reasons:
+
+    silent   its feed has sent nothing for `Deadlines.silent`, although it was asked for a sign of
+             life every `Deadlines.beat`: its process or machine has stopped, or its event loop hangs
+    stuck    requests run on its engine, but no step ends: it takes several times what the tokens of a
+             step have cost lately
+    failing  several requests in a row failed there, and no token was generated in between
+
+An ejected replica gets no requests, and those that it has are continued elsewhere. When it has been
+well for a while, it returns half-open: it gets one request, and more after the first step that
+generates a token. Each ejection that follows soon after a return doubles that while.
+
+The last ready replica is never ejected. Time is counted in the gateway's own beats: if the gateway
+itself was stopped or starved, it counts none, so it does not conclude that all replicas were silent.
+
+Source: Envoy's outlier detection ejects after consecutive errors, for a time that grows with each
+ejection, and never all hosts. Circuit breakers (Nygard, Release It!) are half-open in the same way.
+Differs from Envoy, which judges requests alone: an engine's log also shows that no step ends.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from engine.cluster.events import Noticed
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from server.gateway.failures import Deadlines
+
+_FAILURES = 3  # in a row
+_SLOWER = 8  # a step may take so many times the time that its tokens should take
+_STEPS = 64  # recent steps that say what a token costs
+_FIRST_PAUSE, _LAST_PAUSE = 2, 120  # beats for which an ejected replica must be well
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a replica should be ejected."""
+
+    why: str
+    noticed: Noticed
+
+
+class Health:
+    """What the gateway knows about one replica; `beat` is called at each beat of the gateway.
+
+    half_open  whether the replica has returned and has not generated a token since
+    ejection   why it is ejected, or None
+    """
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self.half_open = False
+        self.ejection: Fault | None = None
+        self._silent = self._stalled = 0  # beats since its last sign of life, and its last event
+        self._failures = 0  # since its last token
+        self._tokens = 0  # of the step that was scheduled last
+        self._costs = deque[float](maxlen=_STEPS)  # seconds per token of a step
+        self._pause = _FIRST_PAUSE
+        self._well = _LAST_PAUSE  # beats since the last problem or return
+
+    @property
+    def silence(self) -> float:
+        """For how many seconds the replica has been silent."""
+        return self._silent * self._deadlines.beat
+
+    def heard(self) -> None:
+        """Note a sign of life."""
+        self._silent = 0
+
+    def event(self, event: v.Event) -> bool:
+        """Note an event of the engine; return whether it ends the replica's time as half-open."""
+        self._stalled = 0
+        match event:
+            case v.StepScheduled():
+                self._tokens = sum(row.count for row in event.rows)
+            case v.StepFinished() if event.t and self._tokens:
+                self._costs.append((event.t["end"] - event.t["start"]) / 1e6 / self._tokens)
+        if not (isinstance(event, v.StepFinished) and event.tokens):
+            return False
+        self._failures = 0
+        returned, self.half_open = self.half_open, False
+        return returned
+
+    def failed(self) -> None:
+        """Note that a hop of a request has failed here."""
+        self._failures += 1
+
+    def beat(self) -> None:
+        """Count a beat of the gateway."""
+        self._silent += 1
+        self._stalled += 1
+        self._well += 1
+
+    def current(self, state: State | None) -> Fault | None:
+        """Return what is wrong with the replica now, if anything is. `state` is its engine's."""
+        if self.silence >= self._deadlines.silent:
+            return Fault(f"no sign of life for {self.silence:.1f} s", "silent")
+        if self._failures >= (1 if self.half_open else _FAILURES):
+            return Fault(f"{self._failures} requests in a row have failed", "error")
+        stalled = self._stalled * self._deadlines.beat
+        if stalled >= self._deadlines.silent and state is not None and not state.paused:
+            expected = max(self._costs, default=float("inf")) * _next_tokens(state)
+            if state.running and stalled >= _SLOWER * expected:
+                return Fault(f"no step has ended for {stalled:.1f} s", "late")
+        return None
+
+    def eject(self, fault: Fault) -> None:
+        """Note that the replica is ejected now."""
+        soon = self.half_open or self._well < _LAST_PAUSE
+        self._pause = min(2 * self._pause, _LAST_PAUSE) if soon else _FIRST_PAUSE
+        self.ejection, self.half_open = fault, False
+        self._failures = self._well = 0
+
+    def may_return(self, state: State | None) -> bool:
+        """Whether an ejected replica has been well for long enough."""
+        if self.current(state) is not None:
+            self._well = 0
+        return self._well >= self._pause
+
+    def give_back(self) -> None:
+        """Note that the replica has returned, half-open."""
+        self.ejection, self.half_open = None, True
+        self._failures = self._well = 0
+
+
+def _next_tokens(state: State) -> int:
+    """Return the largest number of tokens that the next step can compute."""
+    requests = map(state.requests.__getitem__, [*state.running, *state.waiting])
+    left = sum(len(request.tokens) - request.num_computed_tokens for request in requests)
+    return min(max(left, 1), int(state.settings["token_budget"]))
