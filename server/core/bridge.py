@@ -245,7 +245,7 @@ class Bridge:
             label=request.label,
             on_kept=request.on_kept,
             fields=request.fields,
-            name=None if request.continued is None else request.continued.name,
+            continued=request.continued,
         )
         self.live[stream.number] = stream
         self._idle.clear()
@@ -349,15 +349,15 @@ class Bridge:
 
     def _add_outputs(self, prompts: list[Prompt], continued: Continued) -> None:
         """Add the tokens that another server generated. Raises ApiError if they cannot be its own."""
-        first, outputs = 0, dict(continued.outputs)
+        first, outputs = 0, continued.outputs
         for prompt in prompts:
             params = prompt.params
             numbers_of = range(first, first + params.samples)
             prompt.outputs = [outputs.pop(choice, []) for choice in numbers_of]
             first += params.samples
-            most = max(map(len, prompt.outputs))
-            largest = max((max(ids, default=0) for ids in prompt.outputs), default=0)
-            if most > params.max_tokens or largest >= self.tokenizer.vocab_size:
+            ids = {token for output in prompt.outputs for token in output}
+            is_known = not ids or (min(ids) >= 0 and max(ids) < self.tokenizer.vocab_size)
+            if not is_known or max(map(len, prompt.outputs)) > params.max_tokens:
                 raise bad_request(
                     CONTINUED, f"{CONTINUED}: the tokens are not those of this request"
                 )
@@ -448,7 +448,8 @@ class Bridge:
                 reply.set_result(result)
         for number, prompt, tokens in report.cached:
             if (stream := live.get(number)) is not None:
-                stream.cached_tokens[prompt] = tokens
+                # Another server may have generated more of what is cached.
+                stream.cached_tokens[prompt] = min(tokens, len(stream.prompts[prompt].tokens))
         for number, kept in report.kept:
             if (stream := live.get(number)) is not None:
                 stream.keep(kept)

@@ -61,6 +61,11 @@ class Logprobs(msgspec.Struct, array_like=True):
         self.top += later.top
         self.forced += later.forced
 
+    def piece(self, begin: int, end: int) -> "Logprobs":
+        """Return those of the tokens from `begin` to `end`."""
+        lists = self.pieces, self.chosen, self.top, self.forced
+        return Logprobs(*(values[begin:end] for values in lists))
+
 
 class OutputDelta(msgspec.Struct, array_like=True):
     """New output of one choice (a sample of a prompt): token ids, their texts, and possibly its end.
@@ -84,6 +89,17 @@ class OutputDelta(msgspec.Struct, array_like=True):
     stop_reason: str | int | None = None
     error: str = ""
     error_field: str = ""
+
+    def piece(self, begin: int, end: int) -> "OutputDelta":
+        """Return the part with the tokens from `begin` to `end`."""
+        part = OutputDelta(self.choice, self.at, self.ids[begin:end], self.texts[begin:end])
+        if self.logprobs is not None:
+            part.logprobs = self.logprobs.piece(begin, end)
+        if begin == 0:
+            part.prompt_scores = self.prompt_scores
+        if end == len(self.ids):
+            part.finish_reason, part.stop_reason = self.finish_reason, self.stop_reason
+        return part
 
     @property
     def bytes(self) -> int:

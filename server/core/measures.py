@@ -142,7 +142,7 @@ class Measures:
             self._prefix_cache = event.settings["prefix_cache"] != "off"
         elif type(event) is RequestArrived:
             self._latencies.note(event)
-            at, tokens = event.t["at"], len(event.prompt)
+            at, tokens = event.t["at"], len(event.tokens)
             request = _Request(at, tokens, event.max_tokens, event.n)
             self._samples[event.request] = _Sample(request)
         elif type(event) is Admitted and not event.resumed:

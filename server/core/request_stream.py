@@ -97,7 +97,8 @@ class RequestStream:
     label           the client's name in the log
     name            gives the answer's ids and its time
     prompts         in the request's order; each prompt has one choice per sample, consecutively
-    earlier         what its client has of each choice, if another server began the stream
+    continued       the beginning of the stream, if another server wrote it
+    earlier         what its client has, in the pieces in which it has got it
     request_ids     the engine's id of each prompt's first sample, once the request is queued
     cached_tokens   number of tokens found in the prefix cache, per prompt
     submitted_at    the engine clock's time when the request arrived, in microseconds
@@ -120,10 +121,11 @@ class RequestStream:
         label: str = "",
         on_kept: Callable[[Kept], None] | None = None,
         fields: Mapping[str, str] | None = None,
-        name: StreamName | None = None,
+        continued: Continued | None = None,
     ) -> None:
         self.number = next(numbers)
-        self.name = name or StreamName()
+        self.name = StreamName() if continued is None else continued.name
+        self.continued = continued
         self.earlier: list[OutputDelta] = []
         self.submitted_at = submitted_at
         self.label = label
@@ -151,7 +153,9 @@ class RequestStream:
         self, prompts: list[Prompt], request_ids: list[int], earlier: Sequence[OutputDelta] = ()
     ) -> None:
         """Record that the request is in the engine's queue."""
-        self.prompts, self.request_ids, self.earlier = prompts, request_ids, list(earlier)
+        self.prompts, self.request_ids = prompts, request_ids
+        if self.continued is not None:
+            self.earlier = self.continued.cut(earlier)
         self.cached_tokens = [0] * len(prompts)
         self._unfinished = sum(prompt.params.samples for prompt in prompts)
         for delta in earlier:

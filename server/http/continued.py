@@ -20,6 +20,7 @@ import hashlib
 import re
 import secrets
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
@@ -37,7 +38,7 @@ MARK = re.compile(rb"^:([tex][^\n]*)\n\n", re.MULTILINE)
 END = b":e\n\n"
 
 _encode = msgspec.json.Encoder().encode
-_outputs = msgspec.json.Decoder(list[list[int]])
+_writes = msgspec.json.Decoder(list[list[int]])
 
 
 def tokens_mark(deltas: Iterable[OutputDelta]) -> bytes:
@@ -75,11 +76,11 @@ class StreamName:
 class Continued:
     """A stream that began on another replica.
 
-    outputs  by choice: its tokens so far
+    writes  the entries of all marks, in order: a choice's number and the ids of its tokens
     """
 
     name: StreamName
-    outputs: dict[int, list[int]]
+    writes: list[list[int]]
 
     @classmethod
     def split(cls, header: str, body: bytes) -> tuple[Self, bytes]:
@@ -87,15 +88,33 @@ class Continued:
         try:
             seed, created, length = header.split("-")
             end = len(body) - int(length)
-            outputs: dict[int, list[int]] = {}
-            for choice, *ids in _outputs.decode(body[end:]):
-                outputs.setdefault(choice, []).extend(ids)
-            return cls(StreamName(seed, int(created)), outputs), body[:end]
+            return cls(StreamName(seed, int(created)), _writes.decode(body[end:])), body[:end]
         except (ValueError, msgspec.DecodeError) as error:
             message = f"{CONTINUED} must be SEED-TIME-LENGTH, and the body must end with the marks"
             raise bad_request(CONTINUED, message) from error
 
+    @property
+    def outputs(self) -> dict[int, list[int]]:
+        """By choice: its tokens so far."""
+        outputs = defaultdict[int, list[int]](list)
+        for choice, *ids in self.writes:
+            outputs[choice] += ids
+        return outputs
+
+    def cut(self, outputs: Iterable[OutputDelta]) -> list[OutputDelta]:
+        """Cut each choice's output into the pieces in which its client has got it.
+
+        A serializer that gets them writes the same chunks again, so it numbers the next one right.
+        """
+        whole, begins = {delta.choice: delta for delta in outputs}, Counter[int]()
+        pieces = []
+        for choice, *ids in self.writes:
+            begin = begins[choice]
+            begins[choice] += len(ids)
+            pieces.append(whole[choice].piece(begin, begins[choice]))
+        return pieces
+
 
 def tokens_of(marks: bytes, choice: int = 0) -> list[int]:
     """Return one choice's tokens in the marks of a stream, which are a JSON list."""
-    return [token for number, *ids in _outputs.decode(marks) if number == choice for token in ids]
+    return [token for number, *ids in _writes.decode(marks) if number == choice for token in ids]

@@ -96,7 +96,8 @@ class _Summary:
         prompts = [
             one for one in requests if one.id == one.root and one.admitted and one.admitted[0]
         ]
-        found = sum(one.admitted[1] for one in prompts if one.admitted)
+        # Of a request that another replica began, its output may be cached, too.
+        found = sum(min(one.admitted[1], one.prompt_length) for one in prompts if one.admitted)
         asked = sum(one.prompt_length for one in prompts)
         output = None
         if not knows.lacks("scheduled_tokens") and (requests or not knows.source):

@@ -78,7 +78,7 @@ export class RunSummary {
       if (ttft !== null) ttfts.set(ttft, (ttfts.get(ttft) ?? 0) + 1);
       const [admission] = span.admissions;
       if (span.root === span.id && admission && !admission.resumed) {
-        found += admission.found;
+        found += Math.min(admission.found, span.promptLength);
         asked += span.promptLength;
       }
       const times = this.#ended.get(span.id);
