@@ -63,8 +63,8 @@ class Logprobs(msgspec.Struct, array_like=True):
 
     def piece(self, begin: int, end: int) -> "Logprobs":
         """Return those of the tokens from `begin` to `end`."""
-        lists = self.pieces, self.chosen, self.top, self.forced
-        return Logprobs(*(values[begin:end] for values in lists))
+        at = slice(begin, end)
+        return Logprobs(self.pieces[at], self.chosen[at], self.top[at], self.forced[at])
 
 
 class OutputDelta(msgspec.Struct, array_like=True):

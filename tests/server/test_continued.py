@@ -16,7 +16,8 @@ from server.http.continued import CONTINUED, MARK, MARKS, NAME
 from tests.server.harness import http, post, refusal, sse_data, start
 
 CHAT = "/v1/chat/completions"
-TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+ADD = {"name": "add", "parameters": {"type": "object"}}
+TOOL = {"type": "function", "function": ADD}
 SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "yy"]}}, "required": ["a"]}
 HELLO = [{"role": "user", "content": "Hello"}]
 STREAMED = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "seed": 5}
@@ -58,7 +59,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "calls": (
         "/v1/responses",
         {"input": "Hi", "stream": True, "max_output_tokens": 40, "seed": 2}
-        | {"tools": [{"type": "function", **TOOL["function"]}], "tool_choice": "required"},
+        | {"tools": [{"type": "function", **ADD}], "tool_choice": "required"},
     ),
 }
 

@@ -132,7 +132,7 @@ class RequestFacts:
     def _arrived(self, event: v.RequestArrived) -> None:
         state, step = self._state, self._steps.number
         request = self._meet(state.requests[event.request])
-        request.hashes = event.hashes
+        request.hashes, request.token_steps = event.hashes, [0] * len(event.output)
         request.arrived, request.arrived_at = step, event.t.get("at")
         request.segments.append(Segment("waiting", step, None))
         request.examined, request.begins_at = state.step + 1, self._passes.count

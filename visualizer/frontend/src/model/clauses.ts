@@ -276,9 +276,10 @@ export const CLAUSES: Record<string, (frame: Frame, add: Add) => void> = {
   /** Rows of the step before that were computed in vain. */
   wasted(frame, add) {
     const { story, model } = frame;
-    const rows = story.wasted.filter(
-      ({ request, of }) => rowWasted(model.requestSpan(request), of) === "ended",
-    );
+    const rows = story.wasted.filter(({ request, of }) => {
+      const span = model.request(request); // none if it ended before the log begins
+      return span && rowWasted(span, of) === "ended";
+    });
     if (!rows.length) return;
     const whose = say`${agree(rows, "a row", "the rows")} of ${names(frame, rows)}`;
     const ended = agree(rows, "the request had", "the requests had");

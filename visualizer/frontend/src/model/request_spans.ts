@@ -257,7 +257,8 @@ export class RequestSpans {
         break;
       case "step_finished":
         event.tokens.forEach((row, index) => this.#gain(row, event.t ?? {}, index, step));
-        for (const id of event.wasted ?? []) this.#waste(id, event.step, state);
+        for (const id of event.wasted ?? [])
+          if (this.byId.has(id)) this.#waste(id, event.step, state); // else it ended before the log begins
         break;
       case "request_finished": {
         const span = this.#of(event.request);
@@ -281,6 +282,7 @@ export class RequestSpans {
       const span = this.#add(state.request(event.request));
       span.arrived = step;
       span.arrivedAt = event.t?.at ?? null;
+      span.tokenSteps = new Array(event.output?.length ?? 0).fill(0); // another replica generated these
       span.segments.push({ kind: "waiting", from: step, to: null });
     } else if (event.type === "forked") {
       const span = this.#add(state.request(event.request));

@@ -18,7 +18,7 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
     arrived_step: arrived,
     finished_step: finished?.step ?? null,
     finish_reason: finished?.reason ?? null,
-    first_token_step: tokenSteps[0] ?? null,
+    first_token_step: tokenSteps[0] || null,
     output_tokens: tokenSteps.length,
     preemptions: preemptions.length,
   });
