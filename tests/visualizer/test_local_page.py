@@ -203,8 +203,10 @@ def test_a_source_that_cannot_be_read_is_told_on_the_page_and_the_terminal(tmp_p
 
 def test_a_live_page_is_served_with_its_script_and_feed(served, log):
     live = LiveLog("<run>")
-    live.take(log)
     client = served(live_routes(live, "dark"))
+    kinds = live.kind()
+    live.take(log)
+    assert b"".join(kinds).strip() == client.ask("kind")[1].strip() == b"engine"
     page = client.ask()[1].decode()
     assert "&lt;run&gt;" in page and "<run>" not in page and 'data-theme="dark"' in page
     assert json.loads(client.ask("regimes")[1]) == read(log).regimes.as_dict()

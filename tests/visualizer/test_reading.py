@@ -9,6 +9,7 @@ import pytest
 
 from engine import ClusterLog, EventLog, LogError
 from engine.core.log.vocabulary import Keyframe, RunStarted
+from server.core.event_log import TraceFile
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import storytellers
@@ -150,6 +151,27 @@ def test_a_growing_file_is_followed_through_rotation_and_truncation(data, tmp_pa
         out.write(lines[0])
     assert file.read() == [whole[0]]
     assert isinstance(whole[0], RunStarted)
+
+
+def test_a_followed_file_goes_on_with_that_of_the_writers_next_run(tmp_path):
+    whole, path = list(log()), tmp_path / "run.jsonl"
+    old = TraceFile(path, 2)  # left from before
+    old.write(whole[:2])
+    old.close()
+    os.utime(path.with_stem("run-2"), (0, 0))
+    run, file = TraceFile(path), FollowedFile(path, READERS)
+    for number in (2, 3):
+        run.write(whole[:3])
+        assert file.read() == whole[:3]
+        assert file.read() == [] and not file.resting
+        run.close()
+        assert file.read() == []
+        assert f"run-{number}.jsonl" in file.resting
+        run = run.next()
+        assert file.read() == []
+    run.write(whole[:1])
+    assert file.read() == whole[:1] and not file.resting
+    run.close()
 
 
 def test_a_followed_file_is_read_in_pieces_and_closed(data, tmp_path):

@@ -18,7 +18,6 @@ from engine.cluster.events import AnyClusterEvent, ClusterStarted
 from engine.core.log import Event, EventLog, LogError
 from engine.core.log.vocabulary import Keyframe, RunStarted
 from visualizer.reading.reading import read
-from visualizer.reading.regimes import ClusterRegimes, regimes_of
 from visualizer.reading.without_text import without_text
 from visualizer.sources import READERS
 from visualizer.sources.collector import without_gc
@@ -32,7 +31,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LiveSource(Protocol):
-    """A source that can be followed: a file that grows, or a feed."""
+    """A source that can be followed: a file that grows, or a feed.
+
+    resting  why no events come at present, or ""
+    """
+
+    resting: str
 
     def events(self) -> Generator[Sequence[LogEvent], None, None]:
         """Yield events as they come, until `close`. Raises LogError or OSError."""
@@ -93,6 +97,8 @@ class LiveLog:
                 ) as batches:  # closed by the thread that uses its sockets
                     for batch in batches:
                         self.take(batch if text else map(without_text, batch))
+                        if source.resting != self.ended:
+                            self.end(source.resting)
             except (LogError, OSError) as error:
                 self.end(str(error))
                 tell(f"{self.name}: {error}")
@@ -116,33 +122,38 @@ class LiveLog:
 
     def regimes(self) -> dict[str, Any]:
         """Return what limited the run so far, in the events that are kept; {} before the first one."""
-        with self._changed:
-            log = self._log
-            parts = log.parts if isinstance(log, ClusterLog) else []
-            events = list(log) if isinstance(log, EventLog) else []
-        if isinstance(log, ClusterLog):
-            return ClusterRegimes([(part, regimes_of(part.log)) for part in parts]).as_dict()
-        return regimes_of(EventLog.from_events(events)).as_dict() if events else {}
+        log = self.kept()
+        return read(log).regimes.as_dict() if len(log) else {}
 
-    def engine_log(self) -> EventLog:
-        """Return a copy of the events that are kept of one engine; an empty log if there are none."""
+    def kept(self) -> EventLog | ClusterLog:
+        """Return a copy of the events that are kept; an empty log if there are none."""
         with self._changed:
-            events = list(self._log) if isinstance(self._log, EventLog) else []
-        return EventLog.from_events(events) if events else EventLog()
+            events, is_cluster = list(self._log or []), self.is_cluster
+        if not is_cluster:
+            return EventLog.from_events(events) if events else EventLog()  # type: ignore[arg-type]
+        log = ClusterLog()
+        for event in events:
+            log.append(event)  # type: ignore[arg-type]
+        return log
 
     def tour(self) -> bytes:
         """Return the tour of the events that are kept, as JSON."""
-        with self._changed:
-            events, kept = list(self._log or []), ClusterLog()
-            is_cluster = isinstance(self._log, ClusterLog)
-        if not is_cluster:
-            return read(EventLog.from_events(events)).tour.to_json()  # type: ignore[arg-type]
-        for event in events:
-            kept.append(event)  # type: ignore[arg-type]
-        return read(kept).tour.to_json()
+        return read(self.kept()).tour.to_json()
+
+    def kind(self) -> Iterator[bytes]:
+        """Yield spaces until the first event has come, and then whether it is one of a cluster."""
+        while True:
+            with self._changed:
+                if self._log is None:
+                    self._changed.wait(_PATIENCE)
+                is_known = self._log is not None
+            yield b" "
+            if is_known:
+                yield b"cluster" if self.is_cluster else b"engine"
+                return
 
     def end(self, why: str) -> None:
-        """Tell all pages why no more events come."""
+        """Tell all pages why no more events come, or with "" that they come again."""
         with self._changed:
             self.ended = why
             self._changed.notify_all()

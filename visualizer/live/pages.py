@@ -150,9 +150,15 @@ def live_routes(log: LiveLog, theme: str | None) -> dict[str, Route]:
     mode = f' data-theme="{theme}"' if theme else ""
 
     def page(_request: Request) -> Answer:
+        kind = "cluster" if log.is_cluster else "engine"
         module = "cluster.js" if log.is_cluster else "live.js"
-        shown = _LIVE_PAGE.substitute(title=html.escape(log.name), theme=mode, module=module)
+        shown = _LIVE_PAGE.substitute(
+            title=html.escape(log.name), theme=mode, module=module, kind=kind
+        )
         return Answer(shown.encode())
+
+    def kind(_request: Request) -> Answer:
+        return Answer(log.kind(), "text/plain")
 
     def events(request: Request) -> Answer:
         stream = log.stream(request.headers.get("Last-Event-ID", ""))
@@ -167,9 +173,10 @@ def live_routes(log: LiveLog, theme: str | None) -> dict[str, Route]:
     return {
         "GET ": page,
         "GET events": events,
+        "GET kind": kind,
         f"GET {TOUR}": tour,
         "GET regimes": regimes,
-        f"POST {DECIDE}": _deciding(log.engine_log),
+        f"POST {DECIDE}": _deciding(log.kept),
         **{f"GET {module.name}": _script(module) for module in MODULES.glob("*.js")},
     }
 

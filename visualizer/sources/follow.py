@@ -1,10 +1,15 @@
-"""Follow a file that another process is writing."""
+"""Follow a file that another process is writing, and the files of the runs after it."""
 
 import os
+import re
+import sys
 import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import BinaryIO
+
+if sys.platform != "win32":
+    import fcntl
 
 from visualizer.sources.feed import Feed
 from visualizer.sources.limits import CHUNK
@@ -17,7 +22,10 @@ class FollowedFile:
     """A file that grows, may not exist yet, and may be replaced (rotated) or truncated.
 
     A truncated file is read again from its beginning. A replaced file is first read to its end, then
-    the new file from its beginning.
+    the new file from its beginning. So is the file of the writer's next run, `run-2.jsonl` after
+    `run.jsonl`, once the file is no longer written (see `TraceFile` in `server/core/event_log.py`).
+
+    resting  why nothing more is written to the file, or ""
     """
 
     def __init__(self, path: Path, readers: Sequence[Reader]) -> None:
@@ -26,13 +34,20 @@ class FollowedFile:
         self._feed = Feed(readers)
         self._file: BinaryIO | None = None
         self._grew = False  # whether the last read returned data
+        self._was_written = False  # whether a server of this project was seen to write it
+        self._asks = True  # whether to look if one does: not of a file that stays as it was
+        self.resting = ""
         self._closed = threading.Event()
 
     def events(self) -> Generator[list[LogEvent], None, None]:
-        """Yield new events as they are written, until `close`; raises what `read` raises."""
+        """Yield new events as they are written, until `close`; raises what `read` raises.
+
+        A batch without events says that `resting` has changed.
+        """
         try:
             while not self._closed.is_set():
-                if events := self.read():
+                was_resting = self.resting
+                if (events := self.read()) or self.resting != was_resting:
                     yield events
                 elif not self._grew:
                     self._closed.wait(_POLL)
@@ -56,10 +71,48 @@ class FollowedFile:
             self._feed = Feed(self._readers)
         data = self._file.read(CHUNK)
         self._grew = bool(data)
-        if not data and self._is_replaced():
+        if data:
+            self._asks, self.resting = True, ""
+        elif self._is_replaced() or self._goes_on():
             self._close_file()
             return self.read()
         return self._feed.push(data)
+
+    def _goes_on(self) -> bool:
+        """Note whether the writer has closed the file; return whether it goes on in the next one."""
+        if self._is_written():
+            self._was_written = True
+            return False
+        after = self._next_path()
+        if self._was_written and not self.resting:
+            self.resting = f"this run has ended; the next one is shown when {after.name} is written"
+        try:
+            is_next = after.stat().st_mtime >= self._path.stat().st_mtime and after.stat().st_size
+        except FileNotFoundError:
+            return False
+        if is_next:  # an older one is left from before
+            self._path, self._was_written, self.resting = after, False, ""
+        return bool(is_next)
+
+    def _is_written(self) -> bool:
+        """Return whether a server of this project writes the file: it has locked it."""
+        assert self._file is not None, "it is open"
+        if sys.platform == "win32" or not self._asks:
+            return False
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._asks = False
+        return False
+
+    def _next_path(self) -> Path:
+        """Return the path of the next run's file."""
+        number = re.fullmatch(r"(.+)-(\d+)", self._path.stem)
+        if number and self._path.with_stem(number[1]).exists():
+            return self._path.with_stem(f"{number[1]}-{int(number[2]) + 1}")
+        return self._path.with_stem(f"{self._path.stem}-2")
 
     def _close_file(self) -> None:
         if self._file is not None:

@@ -103,6 +103,8 @@ class ZmqSource:
             if not self._has_begun:
                 self._context.destroy(linger=0)
 
+    resting = ""
+
     def events(self) -> Generator[list[Event], None, None]:
         """Yield the events of each message as it arrives. Call this method only once.
 

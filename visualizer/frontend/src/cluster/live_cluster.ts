@@ -91,8 +91,9 @@ export class LiveCluster extends Live<ClusterBoard, ClusterModel> {
   }
 
   showStatus() {
-    if (!this.run) return;
-    const { paused, not_ready: problem, replicas = [] } = this.status;
+    const { paused, not_ready: problem, replicas = [], source, ended } = this.status;
+    if (ended) this.setState("over", `${source}: ${ended}`);
+    if (!this.run || ended) return;
     const missing = replicas.filter(({ ready }) => !ready).map(({ id }) => id);
     const words = problem
       ? `Live, but ${problem}`
