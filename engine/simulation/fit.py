@@ -64,13 +64,15 @@ class Fit:
         )
 
 
-def fit(log: EventLog) -> Fit:
+def fit(*logs: EventLog) -> Fit:
     """Return the cost that explains a log's steps best, with prices of 0 or more.
+
+    Several logs must be of the same machine: their steps are explained together.
 
     Where two quantities always change together (tokens and rows in a run of decodes alone), only the
     sum of their prices is determined. Raises ValueError for a log without a finished step.
     """
-    work, times, _ = _steps(log)
+    work, times, _ = _steps_of_all(logs)
     if not work:
         raise ValueError("the log has no finished step to fit a cost to")
     quantities = _columns(work)
@@ -118,12 +120,14 @@ class HeldBack:
         )
 
 
-def held_back(log: EventLog) -> HeldBack | None:
+def held_back(*logs: EventLog) -> HeldBack | None:
     """Return the error of a log's steps that were held back; None with fewer than 20 steps.
+
+    Of several logs of one machine, all steps count, and `clock` means nothing.
 
     Which steps count as interrupted, and their weights, come from all steps; only the prices do not.
     """
-    work, times, starts = _steps(log)
+    work, times, starts = _steps_of_all(logs)
     if len(work) < FEWEST_STEPS:
         return None
     quantities = _columns(work)
@@ -179,6 +183,16 @@ def finished_steps(log: EventLog) -> Iterator[tuple[StepScheduled | None, StepFi
             plans[step] = event
         elif isinstance(event, StepFinished):
             yield plans.pop(event.step, None), event
+
+
+def _steps_of_all(logs: Sequence[EventLog]) -> tuple[list[Work], _Floats, _Floats]:
+    """Return what `_steps` returns, of all logs one after the other."""
+    work, times, starts = list[Work](), list[float](), list[float]()
+    for its_work, its_times, its_starts in map(_steps, logs):
+        work += its_work
+        times += its_times
+        starts += its_starts
+    return work, times, starts
 
 
 def _steps(log: EventLog) -> tuple[list[Work], _Floats, _Floats]:

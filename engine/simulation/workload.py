@@ -271,7 +271,7 @@ def letters(rng: random.Random, count: int) -> list[int]:
 
 def _inputs(log: EventLog) -> Iterable[Input]:
     """Yield the inputs in order, each with the step that it came before."""
-    answers = _answers(log)
+    answers = answers_of(log)
     step, now = 0, 0.0
     clearing = False
     state, own_holds = State(), set[int]()  # holds of the engine itself, while it adopts a prefix
@@ -323,7 +323,7 @@ def _inputs(log: EventLog) -> Iterable[Input]:
         clearing = isinstance(event, v.RadixEvicted | v.BlockEvicted) and event.reason == "cleared"
 
 
-def _answers(log: EventLog) -> dict[int, Answer]:
+def answers_of(log: EventLog) -> dict[int, Answer]:
     """Return the answer of every request and sample."""
     answers: dict[int, Answer] = {}
     for event in log:

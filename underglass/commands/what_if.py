@@ -9,6 +9,7 @@ import tempfile
 import webbrowser
 from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,18 +20,38 @@ from underglass.commands.options import KINDS, fail
 from underglass.commands.read_log import read_named
 
 if TYPE_CHECKING:
+    from engine.cluster.cluster_log import ClusterLog
     from engine.simulation.study import Study
+    from visualizer.comparing.cluster_study import ClusterStudy
 
 
 def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
     file: Annotated[str, typer.Argument(metavar="FILE", help=KINDS)],
     settings: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="SETTING=VALUE...",
             help="What to change. Several values, separated by commas, make a sweep.",
+            show_default=False,
         ),
-    ],
+    ] = None,
+    replicas: Annotated[
+        str | None,
+        option("Of a cluster's log", "How many replicas; several numbers, separated by commas."),
+    ] = None,
+    router: Annotated[
+        str | None,
+        option(
+            "Of a cluster's log", "How a replica is chosen; several names, separated by commas."
+        ),
+    ] = None,
+    roles: Annotated[
+        str | None,
+        option(
+            "Of a cluster's log",
+            "How many replicas compute prompts and how many continue them: prefill=1,decode=2.",
+        ),
+    ] = None,
     html: Annotated[
         Path | None, option("Options", "Write the comparison to this HTML file.")
     ] = None,
@@ -48,10 +69,13 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
 ) -> None:
     """Replay a log's arrivals with other settings on a machine that was fitted to the log.
 
+    The log of a cluster is replayed on several machines, with other replicas or routers.
+
     The table shows the recorded run, its replay with unchanged settings, and the changed
     replays. The error on held-back steps stands beside every number.
 
         underglass what-if run.jsonl token_budget=32,64,128 --html out.html
+        underglass what-if cluster.jsonl --replicas 2,3 --router prefix_tree
     """
     from engine.core.config import ConfigError
     from engine.core.log.log import EventLog, LogError
@@ -59,11 +83,19 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
 
     if arrivals not in ("time", "step"):
         fail(f"--arrivals must be time or step, got {arrivals}")
+    if not settings and not (replicas or router or roles):
+        fail("SETTING=VALUE is missing: name what to change, such as token_budget=32")
     log = read_named(file)
-    if not isinstance(log, EventLog):
-        fail(f"{file} must be the log of one engine; it is the log of a cluster")
     try:
-        answer = study(log, parsed_settings(settings), pinned=arrivals)
+        changes = parsed_settings(settings or [])
+        if not isinstance(log, EventLog):
+            if arrivals == "step":
+                fail("--arrivals must be time: the replicas of a cluster share no steps")
+            answer: Study | ClusterStudy = _of_cluster(log, changes, replicas, router, roles)
+        elif replicas or router or roles:
+            fail(f"--replicas, --router and --roles need a cluster's log; {file} is of one engine")
+        else:
+            answer = study(log, changes, pinned=arrivals)
     except (LogError, ValueError) as error:
         text = str(error)
         fail(text if isinstance(error, ConfigError) else f"{file}: {text}")
@@ -77,6 +109,44 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
         typer.echo(page, err=as_json)
         if opens:
             webbrowser.open(page.resolve().as_uri())
+
+
+def _of_cluster(
+    log: "ClusterLog",
+    settings: dict[str, list[Any]],
+    replicas: str | None,
+    router: str | None,
+    roles: str | None,
+) -> "ClusterStudy":
+    """Replay a cluster's log with every combination of the changes. Raises ConfigError, ValueError."""
+    from engine.core.config import ConfigError
+    from engine.simulation.study import MAX_RUNS
+    from visualizer.comparing.cluster_study import ClusterChange, study_cluster
+
+    if replicas and roles:
+        fail("--replicas and --roles both say how many replicas there are: omit one of them")
+    counts = replicas.split(",") if replicas else []
+    if not all(one.isdecimal() and int(one) for one in counts):
+        fail(f"--replicas must be whole numbers of at least 1, got {replicas}")
+    sizes = re.fullmatch(r"prefill=([1-9]\d*),decode=([1-9]\d*)", roles or "prefill=1,decode=1")
+    if sizes is None:
+        fail(f"--roles must look like prefill=1,decode=2, got {roles}")
+    changes = [
+        ClusterChange(
+            replicas=int(number) if number else None,
+            router=name or None,
+            roles=(int(sizes[1]), int(sizes[2])) if roles else None,
+            settings=dict(zip(settings, values, strict=True)),
+        )
+        for number, name, values in product(
+            counts or [""], (router or "").split(","), [*product(*settings.values())]
+        )
+    ]
+    if len(changes) > MAX_RUNS:
+        raise ConfigError(
+            f"a sweep has 1 to {MAX_RUNS} runs, and these changes give {len(changes)}"
+        )
+    return study_cluster(log, changes)
 
 
 def parsed_settings(settings: list[str]) -> dict[str, list[Any]]:
@@ -123,16 +193,20 @@ def _value(text: str) -> Any:
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
-def _write_page(answer: "Study", page: Path) -> None:
+def _write_page(answer: "Study | ClusterStudy", page: Path) -> None:
+    from engine.simulation.study import Study
+    from visualizer.comparing.compared import Compared
+    from visualizer.comparing.compared_clusters import ComparedClusters
     from visualizer.comparing.compared_runs import ComparedRuns
 
-    words, run = next(iter(answer.changed.items()))
-    comparison = ComparedRuns(
-        answer.replayed,
-        run,
-        ("replayed", words),
-        study={"table": answer.table(), "statements": answer.statements()},
-    )
+    words = next(iter(answer.changed))
+    if isinstance(answer, Study):
+        told = {"table": answer.table(), "statements": answer.statements()}
+        comparison: Compared = ComparedRuns(
+            answer.replayed, answer.changed[words], ("replayed", words), study=told
+        )
+    else:
+        comparison = ComparedClusters(answer.replayed, answer.changed[words], ("replayed", words))
     try:
         comparison.to_html(page)
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog, RunCounter
 from engine.core.log.log import EventLog
+from engine.core.log.vocabulary import RequestArrived
 from visualizer.reading.durations import duration
 from visualizer.reading.messages import count
 from visualizer.reading.tour.cluster import BECAUSE
@@ -87,12 +88,24 @@ class RequestWay:
                 self.events.append(event)
             if isinstance(event, c.Placed) and event.request == self.number:
                 placed.append((event, counter.number(event.replica)))
-        runs = log.runs if placed else {}
-        names = {id(part.log): part.name for part in log.parts} if placed else {}
+        parts = log.parts if placed else []
+        runs = {(one.run.replica, one.run.number): one.run for one in parts}
+        names = {id(one.log): one.name for one in parts}
         self.places = list[Place]()
         for event, number in placed:
-            part = runs[event.replica][number - 1].part_with(event.its_request)
-            self.places.append(Place(names.get(id(part), event.replica), part, event.its_request))
+            part = runs[event.replica, number].part_with(event.its_request)
+            self.places.append(Place(names[id(part)], part, event.its_request))
+        # The router knows no prompt if no replica could render it.
+        known = [
+            event.prompt - event.output for event in self.events if isinstance(event, c.Routed)
+        ]
+        known += [
+            len(event.prompt)
+            for place in self.places
+            for event in place.log.of(RequestArrived)
+            if event.request == place.its_request
+        ]
+        self._prompt = max(known)
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *self._lines(), *self._at_replicas()])
@@ -110,7 +123,7 @@ class RequestWay:
         routed = [event for event in self.events if isinstance(event, c.Routed)]
         replicas = list(dict.fromkeys(event.replica for event in routed))
         many = "replica" if len(replicas) == 1 else "replicas"
-        prompt = count(routed[-1].prompt, "prompt token")
+        prompt = count(self._prompt, "prompt token")
         where = f"{many} {', '.join(replicas)}"
         return f"{self.name}, request {self.number} of the cluster, {prompt}: {where}"
 
@@ -156,7 +169,9 @@ def _compared(event: c.Routed) -> Iterator[str]:
         words = list[str]()
         if event.hits:
             hit = event.hits.get(replica, 0)
-            words.append(f"{hit} of {event.prompt} prompt tokens predicted in its cache")
+            what = "tokens" if event.output else "prompt tokens"
+            asked = event.prompt + event.output
+            words.append(f"{hit} of {asked} {what} predicted in its cache")
         words.append(count(event.loads.get(replica, 0), "request"))
         if replica in event.scores:
             terms = event.terms.get(replica, {})

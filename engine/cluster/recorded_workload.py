@@ -1,0 +1,125 @@
+"""The requests of a cluster's log as a workload, for `simulate_cluster`.
+
+A request comes when the router first had it, with the prompt and the answer of the last replica that
+computed for it. What another replica computed before that is left out: an attempt that failed, or the
+prompt on a prefill replica. A connection (LMTP) has several streams, and each of them is a request.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from engine.cluster import events as c
+from engine.cluster.cluster_log import ClusterLog, Part, RunCounter
+from engine.core.log import vocabulary as v
+from engine.core.sampling_params import SamplingParams
+from engine.simulation.cost_runner import US_PER_MS
+from engine.simulation.replayable import has_unknown
+from engine.simulation.workload import Answer, Arrival, Workload, answers_of
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedWorkload:
+    """The workload, and what is missing in it.
+
+    cut     requests without an end in the log: they end after the tokens that they had
+    absent  requests of which no replica's log has the prompt; they are left out
+    """
+
+    workload: Workload
+    cut: int
+    absent: int
+
+
+class _Place(NamedTuple):
+    part: Part
+    arrived: v.RequestArrived
+
+
+def recorded_workload(log: ClusterLog) -> RecordedWorkload:
+    """Return the requests of a log. Raises ValueError if it has no token ids."""
+    parts = log.parts
+    if any(has_unknown(part.log) for part in parts):
+        raise ValueError(
+            "the log has no token ids, so it cannot be replayed: record it with --trace-text on"
+        )
+    answers = {id(part.log): answers_of(part.log) for part in parts}
+    ends = {
+        id(part.log): {one.request: one.reason for one in part.log.of(v.RequestFinished)}
+        for part in parts
+    }
+    arrivals, cut, absent = list[Arrival](), 0, 0
+    for routed, places in _requests(log, parts):
+        if not places:
+            absent += 1
+        for place in places if routed.reason == "pinned" else places[-1:]:
+            number, part = place.arrived.request, id(place.part.log)
+            at = place.arrived.t.get("at", 0) + place.part.run.offset
+            at = at if routed.reason == "pinned" else routed.t.get("at", at)
+            is_whole = ends[part].get(number) in ("stop", "length")
+            cut += not is_whole
+            arrivals.append(_arrival(place.arrived, at, answers[part], is_whole=is_whole))
+    arrivals.sort(key=lambda one: one.at_ms)
+    return RecordedWorkload(Workload(list(arrivals), _tokenizer(parts, arrivals)), cut, absent)
+
+
+def _tokenizer(parts: list[Part], arrivals: list[Arrival]) -> dict[str, Any]:
+    """Return the log's tokenizer; if no replica's log has its start, what the answers show of it."""
+    for part in parts:
+        if isinstance(started := part.log[0], v.RunStarted):
+            return started.tokenizer
+    answers = [answer for one in arrivals for answer in one.answers.values() if not one.params.stop]
+    tokens = [one.prompt for one in arrivals] + [answer.ids for answer in answers]
+    ends = {answer.ids[-1] for answer in answers if answer.stopped and answer.ids}
+    size = max((max(one, default=0) for one in tokens), default=0) + 1
+    return {"name": "recorded tokens", "vocab_size": size, "eos_ids": sorted(ends)}
+
+
+def _requests(log: ClusterLog, parts: list[Part]) -> list[tuple[c.Routed, list[_Place]]]:
+    """Return the first decision about each request, and where it arrived at a replica, in order."""
+    counter, replicas = RunCounter(), {part.run.replica for part in parts}
+    prefills = {
+        one.replica for one in log if isinstance(one, c.ReplicaJoined) and one.role == "prefill"
+    }
+    arrived = {
+        (part.run.replica, part.run.number, event.request): _Place(part, event)
+        for part in parts
+        for event in part.log.of(v.RequestArrived)
+    }
+    first, places = dict[int, c.Routed](), dict[int, list[_Place]]()
+    for event in log:
+        counter.take(event)
+        match event:
+            case c.Routed():
+                first.setdefault(event.request, event)
+                places.setdefault(event.request, [])
+            case c.Placed(replica=replica) if event.request in first:
+                place = arrived.get((replica, counter.number(replica), event.its_request))
+                if place is not None and (replica not in prefills or prefills == replicas):
+                    places[event.request].append(place)
+    return [(routed, places[request]) for request, routed in first.items()]
+
+
+def _arrival(
+    event: v.RequestArrived, at_us: int, answers: dict[int, Answer], *, is_whole: bool
+) -> Arrival:
+    """Return a request as it was sent first, without the output that a replica had begun with."""
+    its = {
+        sample: answers[event.request + sample]
+        for sample in range(event.n)
+        if event.request + sample in answers
+    }
+    sampling = dict(event.sampling)
+    if not is_whole:
+        sampling["max_tokens"] = max([1, *(answer.length for answer in its.values())])
+    return Arrival(
+        at_ms=at_us / US_PER_MS,
+        prompt=event.prompt,
+        params=msgspec.convert(sampling, SamplingParams, str_keys=True),
+        label=event.label,
+        priority=event.priority,
+        texts=event.texts[: len(event.prompt)],
+        answers=its,
+        extra_key=tuple(event.extra_key),
+    )
