@@ -240,7 +240,7 @@ def _measures(log: ClusterLog) -> dict[str, float | None]:
 
 
 def _found(rows: Sequence[DecisionRow]) -> float | None:
-    judged = [row for row in rows if row.cached_tokens is not None]
+    judged = [row for row in rows if row.prompt_tokens and row.cached_tokens is not None]
     asked = sum(row.prompt_tokens for row in judged)
     return 100 * sum(row.cached_tokens or 0 for row in judged) / asked if asked else None
 

@@ -21,12 +21,17 @@ def hits(logs: ClusterLog | Mapping[str, ClusterLog], *, theme: str | None = Non
     """Draw each router's hit rate: the cached share of all prompt tokens so far.
 
     A request is counted at the time when it was routed, with the cached prefix that it had when its
-    replica admitted it. Requests that were not admitted are left out.
+    replica admitted it. Requests that were not admitted, or whose prompt the router could not read,
+    are left out.
     """
     palette = palette_of(theme)
     by_name = {"": logs} if isinstance(logs, ClusterLog) else dict(logs)
     runs = {
-        name: [row for row in read(log).decision_rows if row.cached_tokens is not None]
+        name: [
+            row
+            for row in read(log).decision_rows
+            if row.prompt_tokens and row.cached_tokens is not None
+        ]
         for name, log in by_name.items()
     }
     runs = {name: rows for name, rows in runs.items() if rows}

@@ -53,19 +53,22 @@ def _of_cluster(log: ClusterLog) -> str:
     """Return the lines about all replicas: what limited them, and how the router's decisions ended."""
     asked = read(log)
     rows = asked.decision_rows
-    judged = [row for row in rows if row.cached_tokens is not None]
+    judged = [row for row in rows if row.prompt_tokens and row.cached_tokens is not None]
     found = sum(row.cached_tokens or 0 for row in judged)
     prompts = sum(row.prompt_tokens for row in judged)
     counts = {
         "routed again": len({row.request for row in rows if row.attempt > 1}),
         "lost": len({row.request for row in rows if row.lost}),
     }
-    firsts = [row.ttft_ms for row in rows if row.ttft_ms is not None]
+    firsts: dict[int, float] = {}
+    for row in rows:
+        if row.ttft_ms is not None:
+            firsts.setdefault(row.request, row.ttft_ms)
     lines = {
         "limit": asked.regimes.sentence,
         "requests": f"{len({row.request for row in rows}):,}"
         + _in_brackets({name: number for name, number in counts.items() if number}),
-        "TTFT": percentiles_text(firsts),
+        "TTFT": percentiles_text(list(firsts.values())),
         "prefix cache": f"{found:,} of {prompts:,} prompt tokens found{_percent(found, prompts)}",
     }
     return "\n".join(f"{name:13}{text}" for name, text in lines.items())

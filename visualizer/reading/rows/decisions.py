@@ -115,10 +115,6 @@ class _Table:
                 self._block_sizes[replica] = event.settings["block_size"]
             case v.Keyframe():
                 self._block_sizes[replica] = event.state.settings["block_size"]
-            case v.RequestArrived():
-                row = self._placed.get((replica, run, event.request))
-                if row is not None and not row.prompt_tokens:  # no replica could render it
-                    row.prompt_tokens = len(event.prompt)
             case v.Admitted():
                 row = self._placed.get((replica, run, event.request))
                 if row is not None and row.cached_tokens is None and not event.resumed:

@@ -13,14 +13,15 @@ _Sequence = tuple[str, int, int]  # a replica, the number of its run, and a requ
 
 
 class DeliveredRow(msgspec.Struct, gc=False):
-    """One token on its way to its client. A token that a prefill replica samples is not delivered.
+    """One token on its way to its client. A token that a prefill replica samples is not delivered, nor
+    is one that was lost with its replica before another replica went on.
 
     request  the number of its request in the cluster; samples of one prompt share it
     label    the request's label
     replica  where the token was computed
     text     its piece
     time_ms  when its step ended, since the gateway started; None without times
-    gap_ms   since the sequence's previous token; None for the first
+    gap_ms   since the sequence's previous token, wherever that was computed; None for the first
     """
 
     request: int
@@ -35,6 +36,9 @@ def delivered_rows(events: Iterable[c.ClusterEvent]) -> list[DeliveredRow]:
     """Return one row per token, in the order in which the gateway learned of them."""
     later, labels, offsets = list[tuple[c.Of, int, int]](), dict[int, str](), dict[str, int]()
     placed: dict[_Sequence, int] = {}
+    latest = dict[int, tuple[_Sequence, c.Routed]]()  # where a request is, and why
+    routed = dict[int, c.Routed]()  # its last decision
+    goes_on = dict[_Sequence, tuple[_Sequence, int]]()  # after so many tokens of another sequence
     prefills: set[str] = set()
     counter = RunCounter()
     for event in events:
@@ -49,19 +53,30 @@ def delivered_rows(events: Iterable[c.ClusterEvent]) -> list[DeliveredRow]:
                     prefills.add(event.replica)
             case c.Routed():
                 labels[event.request] = event.label
-            case c.Placed():
+                routed[event.request] = event
+            case c.Placed() if event.request in routed:  # else it was routed before the log begins
                 run = counter.number(event.replica)
-                placed.setdefault((event.replica, run, event.its_request), event.request)
-    return list(_rows([one for one in later if one[0].replica not in prefills], labels, placed))
+                sequence = (event.replica, run, event.its_request)
+                placed.setdefault(sequence, event.request)
+                decision = routed[event.request]
+                before, made = latest.get(event.request, (sequence, decision))
+                if made is not decision:
+                    goes_on[sequence] = before, decision.output
+                latest[event.request] = sequence, decision
+    kept = [one for one in later if one[0].replica not in prefills]
+    return list(_rows(kept, labels, placed, goes_on))
 
 
 def _rows(
     events: Iterable[tuple[c.Of, int, int]],
     labels: dict[int, str],
     placed: dict[_Sequence, int],
+    goes_on: dict[_Sequence, tuple[_Sequence, int]],
 ) -> Iterator[DeliveredRow]:
     """Yield the rows. Each event comes with the number of its run, and the offset of its clock."""
     before: dict[_Sequence, int | None] = {}  # when it had its last token
+    counts: dict[_Sequence, int] = {}  # tokens of the answer, those of earlier sequences included
+    limits = dict(goes_on.values())
     for of, run, offset in events:
         event = of.event
         if isinstance(event, v.Forked):
@@ -75,8 +90,12 @@ def _rows(
             sequence = (of.replica, run, gain.request)
             if (request := placed.get(sequence)) is None:
                 continue  # sent to the replica directly
+            earlier, output = goes_on.get(sequence, (sequence, 0))
             for text in gain.texts:
-                last = before.get(sequence)
+                counts[sequence] = number = counts.get(sequence, output) + 1
+                if number > limits.get(sequence, number):
+                    continue  # it was lost on the way
+                last = before.get(sequence, before.get(earlier))
                 gap = None if at is None or last is None else in_ms(at - last)
                 before[sequence] = at
                 yield DeliveredRow(request, labels[request], of.replica, text, in_ms(at), gap)
