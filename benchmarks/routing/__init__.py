@@ -32,24 +32,28 @@ def _numbers(text: str) -> list[int]:
     return [int(one) for one in text.split(",") if one]
 
 
-def _print_places(title: str, table: dict[tuple[str, str], list[Result]]) -> None:
-    """Print each policy's means on each workload, and the default's place among all policies."""
-    for name in dict.fromkeys(name for name, _ in table):
+def _compared(
+    title: str, names: list[str], play: Callable[[str, str], list[Result]]
+) -> dict[str, list[dict[str, float]]]:
+    """Print each policy's means on each workload, and the default's place among all policies.
+
+    play  (router, workload) -> the results, one for each seed
+    """
+    figures = dict[str, list[dict[str, float]]]()
+    for name in names:
         print(f"{title}, {name}")
-        results = {router: of for (other, router), of in table.items() if other == name}
-        for router, of in results.items():
-            average = Result(*(mean(values) for values in zip(*map(_row, of), strict=True)))
-            print(f"  {router:14} {average}")
-        own = {what: mean(map(key, results[DEFAULT])) for what, key in PLACES.items()}
+        results = dict[str, Result]()
+        for router in ROUTERS:
+            rows = [result.figures() for result in play(router, name)]
+            figures[f"{name}, {router}"] = rows
+            results[router] = Result(**{key: mean(row[key] for row in rows) for key in rows[0]})
+            print(f"  {router:14} {results[router]}", flush=True)
         places = {
-            what: 1 + sum(mean(map(key, of)) < own[what] for of in results.values())
+            what: 1 + sum(key(one) < key(results[DEFAULT]) for one in results.values())
             for what, key in PLACES.items()
         }
         print(f"  {DEFAULT} is", ", ".join(f"{at} in {what}" for what, at in places.items()))
-
-
-def _row(one: Result) -> tuple[float, ...]:
-    return tuple(one.figures().values())
+    return figures
 
 
 def main(
@@ -63,34 +67,25 @@ def main(
 ) -> None:
     """Print and save all four."""
     names = workloads.split(",") if workloads else list(WORKLOADS)
-    figures: dict[str, object] = {}
+    draws, figures = _numbers(seeds), dict[str, object]()
     for count in _numbers(replicas):
-        table = {
-            (name, router): [simulated(router, name, count, seed) for seed in _numbers(seeds)]
-            for name in names
-            for router in ROUTERS
-        }
-        _print_places(f"{count} simulated replicas", table)
-        figures[f"simulated on {count}"] = _saved(table)
+        figures[f"simulated on {count}"] = _compared(
+            f"{count} simulated replicas",
+            names,
+            lambda router, name, count=count: [
+                simulated(router, name, count, seed) for seed in draws
+            ],
+        )
     if seconds:
         with two_servers() as servers:
-            seed = _numbers(seeds)[0]
-            table = {
-                (name, router): [served(router, name, seed, servers, seconds)]
-                for name in names
-                for router in ROUTERS
-            }
-        _print_places("2 real replicas", table)
-        figures["served on 2"] = _saved(table)
+            figures["served on 2"] = _compared(
+                "2 real replicas",
+                names,
+                lambda router, name: [served(router, name, draws[0], servers, seconds)],
+            )
     if requests:
         figures["decision_us"] = decision_costs(120)
         figures["many"] = {
             name: many_replicas(name, requests) for name in ("power_of_two", "prefix_tree", DEFAULT)
         }
     save("routing", figures)
-
-
-def _saved(table: dict[tuple[str, str], list[Result]]) -> dict[str, list[dict[str, float]]]:
-    return {
-        f"{name}, {router}": [one.figures() for one in of] for (name, router), of in table.items()
-    }

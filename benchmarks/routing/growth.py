@@ -25,7 +25,7 @@ NAMES = ("power_of_two", "prefix_tree", "prefix_events")
 
 def letters(rng: random.Random, count: int) -> list[int]:
     """Return random tokens."""
-    return [97 + rng.randrange(26) for _ in range(count)]
+    return rng.choices(range(97, 123), k=count)
 
 
 @dataclass

@@ -36,7 +36,7 @@ class Result:
     ttft_ms: float
     ttft_p50_ms: float
     ttft_p99_ms: float
-    computed: int
+    computed: float
 
     @classmethod
     def of(cls, log: ClusterLog) -> "Result":
@@ -54,7 +54,7 @@ class Result:
     def __str__(self) -> str:
         return (
             f"hits {self.hits:.3f}  TTFT mean {self.ttft_ms:6.0f} p50 {self.ttft_p50_ms:6.0f} "
-            f"p99 {self.ttft_p99_ms:6.0f} ms  computed {self.computed:9,}"
+            f"p99 {self.ttft_p99_ms:6.0f} ms  computed {self.computed:9,.0f}"
         )
 
     def figures(self) -> dict[str, float]:

@@ -12,14 +12,13 @@ token takes and what the request costs the others:
     evictions  cached tokens to evict for them, because they may have to be computed again later
     queued     prompt tokens that the replica still owes
     batch      batch_weight * requests in flight / seats in the replica's batch
-    seat       seat_weight * requests that wait for a seat, this one included
 
 `weight` is compute_weight, which is well above 1, because computing a prompt delays every later
 request, too, and a second copy of a prefix takes the memory of another one: at 1, a rush copies all
 prefixes to all replicas, and a conversation moves as soon as another replica has a little less to do.
 But if a single prefix fills the batch of its replica, then copying it is the only way to share the
 work. So the weight falls to 1 where the replica with the prefix has more requests than this one: from
-half a batch more to a whole batch more.
+0.4 batches more to 0.9 batches more.
 
 Ties go to the replica with the most free memory. In a large cluster, only the replicas with the lowest
 scores are compared term by term, and the one with the longest prefix.
@@ -29,8 +28,8 @@ the blocks to compute and the load; llm-d's precise prefix scorer (`pkg/plugins/
 speculative entries expire in the same way.
 
 Differs from Dynamo, whose score is the blocks to compute plus the blocks in use: this router also
-counts evictions and the wait for a seat, it counts tokens instead of blocks, its weight depends on the
-loads, and it always takes the minimum, whereas Dynamo can draw from a softmax.
+counts evictions, it counts tokens instead of blocks, its weight depends on the loads, and it always
+takes the minimum, whereas Dynamo can draw from a softmax.
 """
 
 import random
@@ -47,6 +46,7 @@ from engine.cluster.router import Decision, Replica, Router, best
 from engine.core.log.vocabulary import Event
 
 US_PER_MS = 1000
+RELIEF = 0.4, 0.9  # batches more at the holder: where the weight begins to fall, and where it is 1
 CONTENDERS = 8  # replicas that are compared term by term
 
 
@@ -85,7 +85,6 @@ class PrefixEvents(Router):
     guess_ms        how long a guess counts if no event confirms it
     compute_weight  the cost of computing a prompt token, if waiting for one costs 1
     batch_weight    the load of a full batch of requests, in prompt tokens
-    seat_weight     the wait of a request until another one leaves the batch, in prompt tokens
     seed            the seed for choosing between equal replicas
     """
 
@@ -95,7 +94,6 @@ class PrefixEvents(Router):
     guess_ms: float = 5000.0
     compute_weight: float = 6.0
     batch_weight: float = 1536.0
-    seat_weight: float = 512.0
     seed: int = 0
     _rng: random.Random = field(init=False, repr=False)
     _guesses: Guesses = field(init=False, repr=False)
@@ -150,14 +148,12 @@ class PrefixEvents(Router):
             "evictions": max(compute - max(room, 0), 0),
             "queued": known.owed,
             "batch": self.batch_weight * load / seats,
-            "seat": self.seat_weight * max(load + 1 - seats, 0),
         }
 
     def _weight(self, fewer: int, seats: int) -> float:
         """Return the weight of a prompt token where `fewer` fewer requests are than at the holder."""
-        if 2 * fewer <= seats:
-            return self.compute_weight
-        return 1 + (self.compute_weight - 1) * max(2 - 2 * fewer / seats, 0)
+        low, high = RELIEF
+        return 1 + (self.compute_weight - 1) * min(max(high - fewer / seats, 0) / (high - low), 1)
 
     def _cheapest(
         self, replicas: Sequence[Replica], hits: dict[str, int], holder: Replica, num_tokens: int
@@ -167,19 +163,17 @@ class PrefixEvents(Router):
         This is `_terms` for hundreds of replicas, without a call for each.
         """
         scores, known_of, hit_of = list[tuple[float, int]](), self._known, hits.get
-        batch, seat, most = self.batch_weight, self.seat_weight, holder.in_flight
+        batch, most, low = self.batch_weight, holder.in_flight, RELIEF[0]
         for index, replica in enumerate(replicas):
             known, load = known_of[replica.id], replica.in_flight
             owed, tree = known.owed, known.tree
             seats, room, compute = tree.seats, tree.free - owed, num_tokens - hit_of(replica.id, 0)
             weight = self.compute_weight
-            if 2 * (most - load) > seats:
+            if most - load > low * seats:
                 weight = self._weight(most - load, seats)
             score = weight * compute + owed + batch * load / seats
             if room < compute:
                 score += compute - room if room > 0 else compute
-            if load >= seats:
-                score += seat * (load + 1 - seats)
             scores.append((score, index))
         cheapest = [replicas[index] for _, index in nsmallest(CONTENDERS, scores)]
         return cheapest if holder in cheapest else [*cheapest, holder]
