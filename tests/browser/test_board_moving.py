@@ -242,18 +242,6 @@ def test_the_address_says_what_is_shown_and_brings_it_back(open_board):
     nonsense.expect_data(step=53, selected="", only="")
 
 
-def test_a_button_copies_the_link(open_board):
-    board = open_board(permissions=["clipboard-read", "clipboard-write"])
-    board.act("link").click()
-    link = board.root.locator(".link input").input_value()
-    assert link.endswith(".html#step=30&selected=8")
-    board.root.locator(".link button").click()
-    expect(board.root.locator(".link [role=status]")).not_to_be_empty()
-    assert board.page.evaluate("navigator.clipboard.readText()") == link
-    board.press("Escape")
-    expect(board.root.locator(".link")).to_be_hidden()
-
-
 def test_a_long_log_has_an_overview_and_zooms_and_the_address_has_it(open_board):
     log = crowd(requests=60, prefix_cache=False)
     board = open_board(log)

@@ -15,7 +15,6 @@ from visualizer.comparing.comparison import Comparison
 from visualizer.comparing.differences import differing_steps, pair
 
 FIRST = 19  # the step in which the two runs part
-PREEMPTIONS = 16  # the column of their change in a row of the comparison's requests
 
 
 @cache
@@ -199,47 +198,6 @@ def test_the_keyboard_reaches_everything(opened):
     picture.focus()
     page.keyboard.press("f")
     expect(board_of(root, "a")).to_have_attribute("data-step", str(FIRST))
-
-
-def test_it_opens_by_steps_where_that_was_asked_for_or_no_times_are_known(opened):
-    root = opened(compare(*logs(), axis="steps"))
-    expect(root).to_have_attribute("data-axis", "steps")
-    gaps = read(logs()[1]).requests["finished_step"] - read(logs()[0]).requests["finished_step"]
-    assert Picture(root).data("gaps") == [str(gap) for gap in gaps]
-    timeless = [EventLog.from_bytes(log.to_bytes()) for log in logs()]
-    for log in timeless:
-        for event in log:
-            if hasattr(event, "t"):
-                event.t.clear()
-    root = opened(compare(*timeless), on=root.page)
-    expect(root).to_have_attribute("data-axis", "steps")
-    # Equal runs say that they are equal.
-    root = opened(compare(logs()[0], logs()[0].to_bytes()), on=root.page)
-    expect(root.locator(".verdict")).not_to_be_empty()
-    expect(root.locator("[data-jump]")).to_have_count(0)
-
-
-def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(opened):
-    root, table = opened(), comparison().requests
-    root.locator(".tables summary").click()
-    rows = root.locator(".requests tbody tr")
-    expect(rows).to_have_count(12)
-    slowest = table["ttft_ms_change"].abs().sort_values(ascending=False, kind="stable").index[0]
-    chip = rows.first.locator("[data-request]")
-    expect(chip).to_have_attribute("data-request", str(slowest))
-    root.locator(f"[data-sort='{PREEMPTIONS}']").click()
-    heads = root.locator(".requests th[aria-sort=descending] [data-sort]")
-    expect(heads).to_have_attribute("data-sort", str(PREEMPTIONS))
-    most = table["preemptions_change"].abs().idxmax()
-    expect(chip).to_have_attribute("data-request", str(most))
-    expect(rows.first).to_contain_text("0 → 2 +2")
-    # A request that is chosen here is chosen in the picture.
-    chip.click()
-    expect(root).to_have_attribute("data-selected", str(most))
-    totals = root.locator(".totals tbody tr").all()
-    assert ["1", "3", "+2"] in [row.locator("td").all_inner_texts() for row in totals]
-    better = {words_of(row.locator("th")): row.get_attribute("data-better") for row in totals}
-    assert (better["preemptions"], better["tokens found in the cache"]) == ("a", "b")
 
 
 def test_nothing_is_wider_than_the_page_and_axe_finds_nothing(opened):

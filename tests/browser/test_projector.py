@@ -7,9 +7,9 @@ from playwright.sync_api import expect
 
 from engine.core.log.vocabulary import Preempted
 from tests.browser.axe import expect_no_violation
-from tests.browser.live import ask, held_server, open_live, run_until, send, steps
+from tests.browser.live import ask, held_server, open_live, send, steps
 from tests.facts import assert_names
-from tests.server.harness import get, post, trace
+from tests.server.harness import get, trace
 from visualizer import read
 
 
@@ -117,18 +117,3 @@ def test_looking_back_freezes_it_and_says_where_the_engine_is(new_page, server):
     stage.press("n")
     expect(stage).to_have_attribute("data-step", str(last + 3))
     expect(at).to_have_text(re.compile(rf"paused.*\b{last + 3}\b"))
-
-
-def test_without_a_request_it_invites_and_after_a_restart_it_does_so_again(new_page, server):
-    page = new_page(width=1920, height=1080)
-    open_live(page, server.url)
-    page.locator("#projector").click()
-    stage = page.locator("#stage")
-    expect(stage).to_have_attribute("data-empty", "")
-    expect(page.locator("#address")).to_be_visible()
-    ask(server.url, "Ada")
-    expect(stage).to_have_attribute("data-lanes", "1")
-    run_until(server.url, "finish")
-    post(server.url, "/engine/restart", {"settings": {"policy": "sjf"}})
-    expect(stage).to_have_attribute("data-empty", "")
-    expect(page.locator("#stopped")).to_contain_text("policy fcfs → sjf")

@@ -8,8 +8,7 @@ pictures and words must be equal, pixel by pixel.
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine import Cost, EngineConfig, EventLog, Workload, simulate
-from engine.simulation.workload import bursts, uniform
+from engine import EventLog
 from tests.browser.board import BoardOnPage
 from tests.browser.live import ask, open_live, steps
 from tests.browser.live import held_server as held
@@ -194,27 +193,6 @@ def test_what_was_played_fast_is_all_true_once_it_stops(long_board):
     board.press(" ")
     board.expect_data(step=last, playing="false")
     expect_as_made_anew(board)
-
-
-def test_a_long_list_is_painted_as_it_is_written_when_the_board_rests(opened):
-    crowd_at_once = Workload.generate(
-        70, arrivals=bursts(70, 1), prompt=uniform(4, 9), output=uniform(30, 40), seed=1
-    )
-    config = EngineConfig(token_budget=512, max_batch_size=60, max_kv_tokens=8192, block_size=8)
-    log = simulate(crowd_at_once, config, cost=Cost(1, 0.01, 0.02, 0.00002, 1e-6))
-    board = opened(log)
-    painted = 0
-    for key in ("Home", ".", ".", "End", "<", "<", "Home"):
-        moving, rest = [board.root.evaluate("listed", one) for one in (key, None)]
-        assert not rest["painted"]
-        assert moving["tops"] == rest["tops"]
-        painted += moving["painted"] and rest["rows"] > 30
-    assert painted > 2
-    lanes = board.root.locator(".lanes")
-    assert lanes.evaluate("e => e.scrollHeight > e.clientHeight + 40")
-    for top in (40, 13, 0):
-        lanes.evaluate("(e, top) => (e.scrollTop = top)", top)
-        expect_as_made_anew(board)
 
 
 def redrawn(page: Page) -> list[dict[str, str]]:
