@@ -59,15 +59,16 @@ def theirs(tmp_path_factory):
 
 def test_the_log_splits_into_the_same_logs(theirs):
     for name, log in logs().items():
-        split = {
-            replica: {
+        split = [
+            {
+                "replica": run.replica,
                 "events": len(events),
                 "requests": len(read(events).request_rows),
-                "offset": log.offset(replica),
+                "offset": run.offset,
             }
-            for replica, events in log.replicas.items()
-        }
-        assert theirs[name]["replicas"] == split, name
+            for _, run, events in log.parts
+        ]
+        assert theirs[name]["parts"] == split, name
 
 
 def test_the_decisions_have_the_same_facts(theirs):

@@ -11,18 +11,19 @@ from visualizer.reading.rows.times import in_ms
 
 
 class DecisionRow(msgspec.Struct, kw_only=True, gc=False):
-    """One decision. A request has two rows if its first replica died before its first token, and if it
-    is prefilled on one replica and decoded on another; only the second of these has a first token. An
-    LMTP connection is one request: its row is about the connection, and has no outcome.
+    """One decision. A request has a further row for each replica that failed and was replaced, and if
+    it is prefilled on one replica and decoded on another; only the second of these has a first token.
+    An LMTP connection is one request: its row is about the connection, and has no outcome.
 
     Identity: request (its number in the cluster), label, attempt (1 or more), replica, its_run (which
     of the replica's runs, from 1) and its_request (its number in the log of that run).
     Decision: reason; load (requests in flight on the chosen replica); prompt_tokens;
     predicted_tokens of them were predicted to be cached there, and cached_tokens were, when the
-    replica admitted the request.
+    replica admitted the request. output_tokens is the number of tokens that its client had already:
+    the replica computed them again, and went on.
     Times: routed_ms (since the gateway started), ttft_ms (from the first decision to the first
     token, in cluster time), decision_us (how long the decision took; None in a simulation).
-    lost: the replica died, and the request ended with it.
+    lost: the client got an error, because the replica failed and no other one could go on.
     """
 
     request: int
@@ -36,6 +37,7 @@ class DecisionRow(msgspec.Struct, kw_only=True, gc=False):
     prompt_tokens: int
     predicted_tokens: int
     cached_tokens: int | None = None
+    output_tokens: int = 0
     routed_ms: float | None = None
     ttft_ms: float | None = None
     decision_us: float | None = None
@@ -45,14 +47,15 @@ class DecisionRow(msgspec.Struct, kw_only=True, gc=False):
 def decision_rows(events: Iterable[c.ClusterEvent]) -> list[DecisionRow]:
     """Return one row per decision, in order."""
     table = _Table()
-    later = list[tuple[c.Of, int, int]]()
+    later = list[tuple[c.Of, int]]()
     counter = RunCounter()
     for event in events:
         counter.take(event)
         if isinstance(event, c.Of):
             # It may have arrived before the `placed` that names its request.
-            run, offset = counter.number(event.replica), table.offsets.get(event.replica, 0)
-            later.append((event, run, offset))
+            run = counter.number(event.replica)
+            table.align(event.replica, run)
+            later.append((event, run))
         else:
             table.add(event, counter)
     for one in later:
@@ -69,21 +72,27 @@ class _Table:
         self._routed: dict[int, int | None] = {}  # request -> when it was first routed
         # (replica, number of its run, its request) -> row
         self._placed: dict[tuple[str, int, int], DecisionRow] = {}
-        self.offsets: dict[str, int] = {}  # of each replica, now
+        self._offsets: dict[str, int] = {}  # of each replica, now
+        self._clocks: dict[tuple[str, int], int] = {}  # (replica, number of its run) -> its offset
         self._block_sizes: dict[str, int] = {}
         self._prefills: set[str] = set()  # replicas whose tokens reach no client
+        self._begun: set[int] = set()  # the ids of rows with a token
+
+    def align(self, replica: str, run: int) -> None:
+        """Set the clock of a run, whose next event comes."""
+        self._clocks[replica, run] = self._offsets.get(replica, 0)
 
     def add(self, event: c.ClusterEvent, runs: RunCounter) -> None:
         """Add what the gateway did."""
         match event:
             case c.ReplicaJoined():
-                self.offsets[event.replica] = event.t.get("offset", 0)
+                self._offsets[event.replica] = event.t.get("offset", 0)
                 if event.role == "prefill":
                     self._prefills.add(event.replica)
             case c.Routed():
                 at = event.t.get("at")
                 self._routed.setdefault(event.request, at)
-                self._latest[event.request] = row = DecisionRow(
+                self._latest[event.request] = decided = DecisionRow(
                     request=event.request,
                     label=event.label,
                     attempt=event.attempt,
@@ -92,29 +101,35 @@ class _Table:
                     load=event.loads.get(event.replica, 0),
                     prompt_tokens=event.prompt,
                     predicted_tokens=event.hits.get(event.replica, 0),
+                    output_tokens=event.output,
                     routed_ms=in_ms(at),
                     decision_us=event.t.get("us"),
                 )
-                self.rows.append(row)
+                self.rows.append(decided)
             case c.Placed():
-                placed = self._latest.get(event.request)
-                if placed is None or placed.reason == "pinned":
+                row = self._latest.get(event.request)
+                if row is None or row.reason == "pinned" or row.its_request is not None:
                     return
-                if placed.replica == event.replica:
-                    placed.its_run = run = runs.number(event.replica)
-                    placed.its_request = event.its_request
-                    self._placed.setdefault((event.replica, run, event.its_request), placed)
+                if row.replica == event.replica:
+                    row.its_run = run = runs.number(event.replica)
+                    row.its_request = event.its_request
+                    self._placed[event.replica, run, event.its_request] = row
             case c.RequestLost() if event.request in self._latest:
                 self._latest[event.request].lost = True
 
-    def add_outcome(self, of: c.Of, run: int, offset: int) -> None:
-        """Add what happened on the replica, in a run, with this offset of its clock."""
+    def add_outcome(self, of: c.Of, run: int) -> None:
+        """Add what happened on the replica, in a run."""
         event, replica = of.event, of.replica
         match event:
             case v.RunStarted():
                 self._block_sizes[replica] = event.settings["block_size"]
             case v.Keyframe():
                 self._block_sizes[replica] = event.state.settings["block_size"]
+                for request in event.state.requests:
+                    row = self._placed.get((replica, run, request.id))
+                    output = len(request.tokens) - request.prompt_length
+                    if row is not None and output > row.output_tokens:
+                        self._begun.add(id(row))  # perhaps in a gap
             case v.Admitted():
                 row = self._placed.get((replica, run, event.request))
                 if row is not None and row.cached_tokens is None and not event.resumed:
@@ -122,10 +137,12 @@ class _Table:
             case v.StepFinished() if replica not in self._prefills:
                 for gain in event.tokens:
                     row = self._placed.get((replica, run, gain.request))
-                    if row is not None and row.ttft_ms is None and "end" in event.t:
-                        self._add_first_token(row, event.t["end"] + offset)
+                    if row is not None and "end" in event.t:
+                        self._add_first_token(row, event.t["end"] + self._clocks[replica, run])
 
     def _add_first_token(self, row: DecisionRow, at: int) -> None:
+        """Note a token; a client that had tokens already has had its first one."""
         routed = self._routed[row.request]
-        if routed is not None:
+        if routed is not None and id(row) not in self._begun and not row.output_tokens:
             row.ttft_ms = in_ms(at - routed)
+        self._begun.add(id(row))

@@ -323,14 +323,16 @@ export class ClusterBoard extends Shell {
   /** Tells what happened, scene by scene. */
   tellMe() {
     const { model } = this;
+    const runOf = ({ replica, its_run, step }: Scene) =>
+      model.replica(replica)?.partWith(its_run, step);
     const host = {
       title: "a cluster",
       theme: () => this.theme,
-      modelOf: ({ replica }: Scene) => model.replica(replica)?.model ?? null,
+      modelOf: (scene: Scene) => runOf(scene)?.model ?? null,
       nameOf: (id: number) => model.request(id)?.name,
-      leave: ({ replica, step, requests }: Scene) => {
-        const told = model.replica(replica)?.latest;
-        const at = told && step !== null ? told.endOf(step) : null;
+      leave: (scene: Scene) => {
+        const { replica, step, requests } = scene;
+        const at = step !== null ? runOf(scene)?.endOf(step) : null;
         if (at != null) this.goTo(at);
         else if (!replica && requests.length) this.select(requests[0]);
       },
@@ -403,8 +405,8 @@ export class ClusterBoard extends Shell {
   openReplica(replica: Replica) {
     const run = replica.runAt(this.state.at);
     if (!run?.hasSteps) return;
-    const { runs } = replica;
-    const which = runs.length > 1 ? `, run ${runs.indexOf(run) + 1} of ${runs.length}` : "";
+    const { length } = replica.engines;
+    const which = length > 1 ? `, run ${replica.numberOf(run)} of ${length}` : "";
     const words = `Replica ${replica.id}${which}; its steps, times and request ids are its own`;
     const host = h("div");
     this.one.replaceChildren(

@@ -239,9 +239,10 @@ export class ClusterModel {
         const run = of.latest ?? this.#begin(of, false); // its first event is on its way
         const request = this.#request(id, "");
         request.places.push({ replica, run, its });
-        const route = request.routes.findLast((one) => one.replica === replica);
-        // A connection has many requests.
-        if (route && route.reason !== "pinned") Object.assign(route, { run, its });
+        const route = request.routes.at(-1);
+        // A connection has many requests, and so may a body with several prompts: the first one counts.
+        if (route?.replica === replica && route.reason !== "pinned" && route.its === null)
+          Object.assign(route, { run, its });
         run.requests.set(its, id);
         break;
       }
@@ -270,18 +271,18 @@ export class ClusterModel {
     const { latest } = replica;
     if (event.type === "run_started" || event.type === "keyframe") {
       const isKeyframe = event.type === "keyframe";
-      if (isKeyframe && latest?.end === seq) {
-        latest.align(replica.offset); // it says what the events before it have said
-        return;
-      }
+      const isSame = isKeyframe && latest?.engine === replica.engine;
+      if (isSame && latest.end === seq) return; // it says what the events before it have said
       const { settings } = isKeyframe ? event.state : event;
       // An engine that was started again counts from 0.
-      const continues = isKeyframe && latest !== undefined && seq >= Number(latest.end);
+      const continues = isSame && latest.end !== null && seq > latest.end;
       if (latest?.end !== null) this.#begin(replica, continues);
       const end = replica.firstLane + Math.min(settings.max_batch_size, FEW_SEATS);
       this.#lanes = Math.max(this.#lanes, end);
     }
-    replica.latest?.add(event, line, seq);
+    const run = replica.latest;
+    if (run?.offset !== replica.offset) run?.align(replica.offset);
+    run?.add(event, line, seq);
   }
 
   #begin(replica: Replica, continues: boolean) {

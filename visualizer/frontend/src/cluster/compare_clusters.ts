@@ -161,7 +161,8 @@ class ClusterComparison extends Shell {
       title: names.join(" and "),
       runs: names,
       theme: () => this.theme,
-      modelOf: ({ replica }: Scene, run: number) => models[run].replica(replica)?.model ?? null,
+      modelOf: ({ replica, its_run, step }: Scene, run: number) =>
+        models[run].replica(replica)?.partWith(its_run, step)?.model ?? null,
       nameOf: (id: number) => models[0].request(id)?.name,
       leave: () => {},
     };

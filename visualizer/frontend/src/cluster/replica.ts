@@ -31,6 +31,8 @@ export class Run {
   /** When it began (us), and what to add to its times. */
   began: number;
   offset: number;
+  /** The name of its engine's run; "" if it has none. */
+  engine: string;
   /** Its request ids, and the cluster's. All parts of an engine's run share them. */
   requests: Map<number, number>;
   /** The parts of the engine's run, in order. */
@@ -44,6 +46,7 @@ export class Run {
     this.model = new Model([], replica.firstLane);
     this.began = began;
     this.offset = replica.offset;
+    this.engine = replica.engine;
     this.requests = before?.requests ?? new Map();
     this.parts = before?.parts ?? [];
     this.parts.push(this);
@@ -144,19 +147,20 @@ export class Replica {
   role = "";
   /** The lane of its first seat, in all of its runs. */
   firstLane = 0;
-  /** What to add to the times of its engine now. */
+  /** What to add to the times of its engine now, and the name of that engine's run. */
   offset = 0;
+  engine = "";
 
   constructor(id: string) {
     this.id = id;
   }
 
   /** Notes that it has joined, or that the clock of one that is there was measured again. */
-  join({ role = "", t }: ReplicaJoined) {
+  join({ role = "", run = "", t }: ReplicaJoined) {
     this.role = role;
+    this.engine = run;
     this.offset = t.offset;
-    if (this.stays.at(-1)?.to === null) this.latest?.align(t.offset);
-    else this.stays.push({ from: t.at, to: null, why: "" });
+    if (this.stays.at(-1)?.to !== null) this.stays.push({ from: t.at, to: null, why: "" });
   }
 
   leave(at: number, why: string) {
@@ -196,6 +200,24 @@ export class Replica {
 
   get latest(): Run | undefined {
     return this.runs.at(-1);
+  }
+
+  /** The runs of its engines, each as its parts. */
+  get engines() {
+    return [...new Set(this.runs.map(({ parts }) => parts))];
+  }
+
+  /** Which engine's run a part belongs to, from 1; null if it is null. */
+  numberOf(run: Run | null) {
+    return run && this.engines.indexOf(run.parts) + 1;
+  }
+
+  /** The part of an engine's run, counted from 1, that has a step. */
+  partWith(number: number, step: number | null) {
+    const parts = this.engines[number - 1] ?? [];
+    const isIn = ({ model: { firstStep, lastStep } }: Run) =>
+      step !== null && step >= firstStep && step <= lastStep;
+    return parts.find(isIn) ?? parts.at(-1);
   }
 
   /** The run at a time: the last that had begun, or the first; undefined if there is none. */

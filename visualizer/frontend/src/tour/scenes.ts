@@ -26,6 +26,7 @@ export interface Scene {
   question: string;
   why: string;
   replica: string;
+  its_run: number; // of the replica, from 1
   run: number;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Prints, as JSON, what the board knows of each cluster log of a folder: the decisions, and the number of events and
- * requests of each replica. tests/visualizer/test_golden_cluster.py compares them.
+ * requests of each part of a replica's log. tests/visualizer/test_golden_cluster.py compares them.
  *
  *   node rows.js FOLDER
  */
@@ -17,25 +17,27 @@ for (const file of readdirSync(folder).filter((name) => name.endsWith(".jsonl"))
   model.read(readFileSync(join(folder, file)));
   model.end();
   const { wrong, ...facts } = clusterFacts(model);
-  const replicas = model.replicas.flatMap(({ latest }) => latest ?? []);
+  const runs = model.replicas.flatMap((replica) => replica.runs.filter(({ end }) => end !== null));
   known[file.slice(0, -".jsonl".length)] = {
     facts: { ...facts, wrong: wrong.length },
-    replicas: Object.fromEntries(
-      replicas.map(({ id, model: log, offset }) => [
-        id,
-        { events: log.events.length, requests: log.requests.length, offset },
-      ]),
-    ),
+    parts: runs.map(({ id, model: log, offset }) => ({
+      replica: id,
+      events: log.events.length,
+      requests: log.requests.length,
+      offset,
+    })),
     rows: model.routes.map((route) => ({
       request: route.request.id,
       attempt: route.attempt,
       replica: route.replica,
+      its_run: model.replica(route.replica).numberOf(route.run),
       its_request: route.its,
       reason: route.reason,
       load: route.loads[route.replica] ?? 0,
       prompt_tokens: route.prompt,
       predicted_tokens: predictedHit(route),
       cached_tokens: model.delivered(route),
+      output_tokens: route.output,
       routed_us: route.at,
       ttft_us: model.ttftOf(route),
       lost: route.isLost,
