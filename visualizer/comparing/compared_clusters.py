@@ -141,5 +141,5 @@ def _predictions(log: ClusterLog) -> list[tuple[DecisionRow, int]]:
     return [
         (row, max(row.predicted_tokens, moved.get((row.request, row.replica), 0)))
         for row, event in zip(read(log).decision_rows, routed, strict=True)
-        if event.hits and row.cached_tokens is not None
+        if event.hits and row.prompt_tokens and row.cached_tokens is not None
     ]

@@ -38,7 +38,7 @@ import { buildClusterKeys } from "./cluster_keys.ts";
 import type { ClusterModel, ClusterRequest, Route } from "./cluster_model.ts";
 import { openingRoute } from "./cluster_moments.ts";
 import { writeClusterSummary } from "./cluster_summary.ts";
-import { clusterSentence } from "./cluster_words.ts";
+import { clusterSentence, presenceWords } from "./cluster_words.ts";
 import { AgreementPanel, DecisionPanel, FormsPanel } from "./decision_panel.ts";
 import { PathOverlay } from "./path_overlay.ts";
 import type { Replica } from "./replica.ts";
@@ -90,6 +90,8 @@ export class ClusterBoard extends Shell {
   shown: Replica[] = [];
   /** The replicas' trees and maps. */
   sides: (Panel & { board: ReplicaBoard })[] = [];
+  /** What stands in their place while a replica is not there, or has done nothing. */
+  absences: HTMLElement[] = [];
   /** The time of the run. */
   extent: View = { from: 0, to: 1 };
   width = 0;
@@ -247,8 +249,11 @@ export class ClusterBoard extends Shell {
       this.groups = shown.map((replica) => new ReplicaGroup(new ReplicaBoard(this, replica)));
       this.lanes.replaceChildren(...this.groups.map(({ element }) => element));
       const pairs = this.groups.map(({ board }) => [new ReplicaTree(board), new ReplicaMap(board)]);
+      this.absences = this.groups.map(() => h("p.absence.muted"));
       this.replicas.replaceChildren(
-        ...pairs.map((pair) => h("div.side.stack", ...pair.map(({ element }) => element))),
+        ...pairs.map((pair, i) =>
+          h("div.side.stack", this.absences[i], ...pair.map(({ element }) => element)),
+        ),
       );
       this.sides = pairs.flat();
       this.#stale = true;
@@ -497,15 +502,19 @@ export class ClusterBoard extends Shell {
     if (first) drawAxis(axis, { scale, narrow: this.narrow, model: first.replica.model });
     path.draw(scale, this.bottom + 4);
     for (const side of this.sides) this.#drawSide(side);
+    this.groups.forEach(({ board, replica }, i) => {
+      const { [i]: absence } = this.absences;
+      absence.hidden = board.isShown;
+      const words = presenceWords(model, replica, state.at);
+      absence.replaceChildren(h("strong", `Replica ${replica.id}`), ` ${words}`);
+    });
     this.#write();
   }
 
   #drawSide(side: ClusterBoard["sides"][number]) {
-    const { run, isThere, model } = side.board;
-    // What a replica that is not there had in its memory is lost.
-    const shows = isThere && run?.hasSteps;
-    (side.element.parentElement as HTMLElement).hidden = !shows;
-    if (!shows) return;
+    const { isShown, model } = side.board;
+    side.element.hidden = !isShown;
+    if (!isShown) return;
     side.setModel?.(model);
     side.draw?.();
     side.write();

@@ -45,7 +45,8 @@ function compute(model: ClusterModel): ClusterFacts {
     const predicted = predictedHit(route);
     if (predicted > 0) sums.byPrefix += 1;
     const delivered = model.delivered(route);
-    if (delivered === null) continue;
+    // Without the prompt's tokens there is nothing to predict.
+    if (delivered === null || !route.prompt) continue;
     sums.prompt += route.prompt;
     sums.predicted += predicted;
     sums.delivered += delivered;

@@ -74,6 +74,8 @@ export class ClusterModel {
   /** When the gateway did last what it logged. */
   #now = 0;
   routes: Route[] = [];
+  /** The failures of all requests. */
+  failures: (Failure & { request: ClusterRequest })[] = [];
   router = "";
 
   /** Reads more bytes, cut anywhere. Throws a `LogError` with a line; what comes before it stays. */
@@ -247,8 +249,11 @@ export class ClusterModel {
         break;
       }
       case "hop_failed": {
-        const { type: _, request, t, ...failure } = event;
-        this.#request(request, "").failures.push({ ...failure, at: t.at, us: t.us ?? null });
+        const { type: _, t, ...failure } = event;
+        const request = this.#request(event.request, "");
+        const made = { ...failure, request, at: t.at, us: t.us ?? null };
+        request.failures.push(made);
+        this.failures.push(made);
         break;
       }
       case "request_lost": {

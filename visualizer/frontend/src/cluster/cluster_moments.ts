@@ -7,12 +7,12 @@ import type { ClusterModel, Route } from "./cluster_model.ts";
 function scoreOf(model: ClusterModel, route: Route) {
   const { request, replica, attempt, prompt, hits, output } = route;
   const delivered = model.delivered(route);
-  const isJudged = delivered !== null && Object.keys(hits).length > 0;
+  const isJudged = delivered !== null && prompt > 0 && Object.keys(hits).length > 0;
   const missing = isJudged ? Math.abs(expectedHit(route) - delivered) / prompt : 0;
   return (
-    6 * Number(route.isLost) +
+    10 * Number(route.isLost) +
     6 * Number(request.moves.some(({ source }) => source === replica)) +
-    5 * Number(attempt > 1) +
+    9 * Number(attempt > 1) +
     3 * Number(output > 0) +
     (missing ? 4 + 4 * missing : 0)
   );

@@ -109,12 +109,15 @@ function scored(route: Route) {
   if (own === undefined || !other) return "";
   const rival = `at replica ${other.replica}`;
   const [mine, theirs] = [numberWords(own), numberWords(other.value)];
-  return `: ${mine}, ${other.value === own ? `as ${rival}` : `and ${theirs} ${rival}`}`;
+  return `: ${mine}, ${other.value === own ? `as ${rival}${isByChance(route) ? ", by chance" : ""}` : `and ${theirs} ${rival}`}`;
 }
 
-/** "no replica is expected to have its prefix and ", if the router has looked for one and found none. */
+const isByChance = (route: Route) => tieWords(route).endsWith("chance decides");
+
+/** What the router knew of the prompt, if that is nothing: "no replica is expected to have its prefix and ". */
 function unknownPrefix(route: Route) {
-  const { hits } = route;
+  const { hits, prompt } = route;
+  if (!prompt && Object.keys(hits).length) return "its prompt's tokens are unknown and ";
   const best = Math.max(predictedHit(route), bestOther(route, hits, 1)?.value ?? 0);
   return best || !Object.keys(hits).length ? "" : "no replica is expected to have its prefix and ";
 }
@@ -143,6 +146,38 @@ function leastLoaded(route: Route) {
     : `, because ${why}it has the fewest requests, ${load}`;
 }
 
+/** What the router compared next, of the replicas that have the lowest score; "" if there was no tie. */
+export function tieWords({ ties, replica }: Route) {
+  const others = Object.keys(ties).filter((id) => id !== replica);
+  const own = ties[replica];
+  if (!own || !others.length) return "";
+  let rivals = others;
+  for (const [name, value] of Object.entries(own)) {
+    const next = Math.max(...rivals.map((id) => ties[id][name]));
+    if (value > next)
+      return `${sameScore(replica, others)}, and ${TIES[name]?.(value, next, replica) ?? `the ${name} of replica ${replica} is larger`}`;
+    rivals = rivals.filter((id) => ties[id][name] === value);
+  }
+  return `${sameScore(replica, others)}, and all else is equal`;
+}
+
+const sameScore = (replica: string, others: string[]) =>
+  `Replicas ${[replica, ...others].join(" and ")} have the same score`.replace(
+    / and (?=.* and )/g,
+    ", ",
+  );
+
+/** Why a tie went to a replica, by what was compared; larger is better. */
+const TIES: Record<string, (own: number, next: number, id: string) => string> = {
+  free: (own, next, id) =>
+    `replica ${id} has more free memory: ${numberWords(own)} tokens, not ${numberWords(next)}`,
+  room: (own, next, id) =>
+    `fewer tokens were sent to replica ${id}: ${numberWords(-own)}, not ${numberWords(-next)}`,
+  fewer_requests: (own, next, id) => `replica ${id} has fewer requests: ${-own}, not ${-next}`,
+  drawn_first: (_own, _next, id) => `replica ${id} was drawn first`,
+  draw: () => "chance decides",
+};
+
 /** A number of a decision: a score, a term or a tie-break. */
 export const numberWords = (value: number) => Number(value.toPrecision(4)).toLocaleString("en");
 
@@ -156,7 +191,7 @@ function found(model: ClusterModel, route: Route) {
   if (delivered === null || (!predicted && !delivered)) return say``;
   if (delivered === predicted) return say`It finds all of them.`;
   if (delivered > predicted)
-    return say`It finds ${delivered}${predicted ? ", more than predicted" : " of them in the cache"}.`;
+    return say`It finds ${delivered}${predicted ? ", more than predicted" : " of its tokens in the cache"}.`;
   const much = delivered ? `It finds only ${delivered}` : "It finds none";
   const at = gonePrefix(model, route)?.at;
   if (at == null) return say`${much}.`;

@@ -9,12 +9,13 @@ import { duration } from "../model/duration.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
 import type { ClusterModel, Route } from "./cluster_model.ts";
-import { candidateIds, REASONS } from "./cluster_words.ts";
+import { candidateIds, numberWords, REASONS, tieWords } from "./cluster_words.ts";
 import { gonePrefix } from "./gone_prefix.ts";
 import type { Replica } from "./replica.ts";
 
 const BOXES = 6; // seats that are drawn one by one
 const MOST = 12; // replicas in the table
+const TERMS = 4; // forms of a score's terms
 
 export class DecisionPanel extends Part<ClusterBoard> {
   element = h("section.decision", { "aria-label": "The decision" });
@@ -32,9 +33,11 @@ const noDecision = () => [
 ];
 
 function decisionNodes({ model }: ClusterBoard, route: Route) {
-  const { replica: chosen, reason, prompt, scores } = route;
+  const { replica: chosen, reason, prompt, scores, terms } = route;
   const known = new Set(candidateIds(route));
-  const all = model.replicas.filter(({ id }) => known.has(id));
+  const all = model.replicas
+    .filter(({ id }) => known.has(id))
+    .sort((a, b) => a.id.localeCompare(b.id, undefined, { numeric: true }));
   const rank = ({ id }: Replica) => (id === chosen ? -Infinity : (scores[id] ?? 0));
   const best = all.toSorted((a, b) => rank(a) - rank(b)).slice(0, MOST);
   const rows = all.filter((one) => best.includes(one));
@@ -42,6 +45,7 @@ function decisionNodes({ model }: ClusterBoard, route: Route) {
   const delivered = model.delivered(route);
   const heads = ["replica", "predicted hit", "in flight, as seen", ...(hasScores ? ["score"] : [])];
   const rest = all.length - rows.length;
+  const tie = tieWords(route);
   return [
     h("h2", `Why replica ${chosen}`, h("span.count.small.muted", REASONS[reason] ?? reason)),
     h(
@@ -50,9 +54,51 @@ function decisionNodes({ model }: ClusterBoard, route: Route) {
       h("tbody", ...rows.map((replica) => rowOf(route, replica, delivered, hasScores))),
     ),
     rest ? h("p.muted", `and ${rest} more replicas`) : "",
+    ...(Object.keys(terms).length
+      ? sumNodes(
+          route,
+          rows.map(({ id }) => id),
+        )
+      : []),
+    tie ? h("p", `${tie}.`) : "",
     h("p", ...outcome(model, route, delivered)),
-    h("p.muted", `${hasScores ? "The lowest score wins. " : ""}The prompt has ${prompt} tokens.`),
+    h("p.muted", `${hasScores ? "The lowest score wins. " : ""}${promptWords(prompt)}`),
   ].filter((node) => node !== "");
+}
+
+const promptWords = (prompt: number) =>
+  prompt ? `The prompt has ${prompt} tokens.` : "The router did not get the prompt's tokens.";
+
+/** How each score adds up: a bar of its terms, as long as its share of the largest score, and their numbers. */
+function sumNodes({ terms, scores, replica: chosen }: Route, ids: string[]) {
+  const names = [...new Set(ids.flatMap((id) => Object.keys(terms[id] ?? {})))];
+  const most = Math.max(...ids.map((id) => scores[id] ?? 0)) || 1;
+  const swatch = (i: number) => h("i", { class: `summand t${i % TERMS}` });
+  const bar = (id: string) => {
+    const parts = names.map((name, i) => {
+      const part = swatch(i);
+      part.style.width = `${(100 * Math.max(0, terms[id]?.[name] ?? 0)) / most}%`;
+      return part;
+    });
+    return h("span.sum.line", ...parts);
+  };
+  const rowOfSum = (id: string) =>
+    h(
+      "tr",
+      { class: id === chosen ? "chosen" : null, "data-replica": id, "data-score": scores[id] },
+      h("th", { scope: "row" }, id),
+      h("td", bar(id)),
+      ...names.map((name) => h("td.score", numberWords(terms[id]?.[name] ?? 0))),
+    );
+  const heads = names.map((name, i) => h("th", { scope: "col" }, swatch(i), name));
+  return [
+    h(
+      "table.sums",
+      h("caption", "Each score is the sum of its terms"),
+      h("thead", h("tr", h("th", { scope: "col" }, ""), h("th", { scope: "col" }, ""), ...heads)),
+      h("tbody", ...ids.map(rowOfSum)),
+    ),
+  ];
 }
 
 function rowOf(route: Route, replica: Replica, delivered: number | null, hasScores: boolean) {
@@ -66,7 +112,7 @@ function rowOf(route: Route, replica: Replica, delivered: number | null, hasScor
     h("th", { scope: "row" }, id),
     h("td", h("div.pair.line", hitBar(hit, isChosen ? delivered : null, route.prompt), `${hit}`)),
     h("td", seatNodes(replica, route)),
-    hasScores ? h("td.score", score === undefined ? "" : number(score)) : null,
+    hasScores ? h("td.score", score === undefined ? "" : numberWords(score)) : null,
   );
 }
 
@@ -98,8 +144,6 @@ function seatNodes(replica: Replica, { loads, at }: Route) {
   element.append(`${load}`);
   return element;
 }
-
-const number = (value: number) => Number(value.toPrecision(4)).toLocaleString("en");
 
 /** What the log says happened. */
 function outcome(model: ClusterModel, route: Route, delivered: number | null) {
@@ -173,7 +217,9 @@ export class FormsPanel extends Part<ClusterBoard> {
     });
     patchChildren(this.element, [
       h("h2", "How to read it"),
-      ...FORMS.map(([form, words]) => h("p.line.muted", h("i", { class: form }), words)),
+      ...[...FORMS, ...faultForms(model)].map(([form, words]) =>
+        h("p.line.muted", h("i", { class: form }), words),
+      ),
       ...waits,
     ]);
   }
@@ -183,4 +229,20 @@ const FORMS = [
   ["outlined", "outline: predicted hit; hatching: delivered; no bar: none"],
   ["eviction", "an eviction on that replica"],
   ["way", "the selected request, from the router to its lane"],
+];
+
+/** The forms of what went wrong, if anything did. */
+function faultForms({ failures, replicas }: ClusterModel) {
+  const isThere = [
+    failures.length > 0,
+    replicas.some(({ ejections }) => ejections.length),
+    replicas.some(({ left, stays }) => left || stays.length > 1),
+  ];
+  return FAULTS.filter((_, i) => isThere[i]);
+}
+
+const FAULTS = [
+  ["failed", "a step on a request's way that failed there"],
+  ["ejected", "ejected: the replica gets no new requests"],
+  ["absent", "the replica is not there"],
 ];

@@ -1,6 +1,6 @@
 /**
  * What crosses the rows of the picture: the cursor with its time, the selected request's path from the router to its
- * lane, and the moves of its blocks from one replica to another.
+ * lane, the moves of its blocks from one replica to another, and where one replica went on for another.
  */
 
 import { Part } from "../board/part.ts";
@@ -11,6 +11,7 @@ import { BLEED } from "../drawing/timeline.ts";
 import { duration } from "../model/duration.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import type { Move, Route } from "./cluster_model.ts";
+import { continuationOf, failuresBefore } from "./cluster_words.ts";
 import { HEAD } from "./replica_group.ts";
 
 const DIRECT = 10; // px between decision and admission that need no detour
@@ -30,9 +31,11 @@ export class PathOverlay extends Part<ClusterBoard> {
     this.#drawEnds(scale);
     this.#drawCursor(scale, height);
     this.canvas.dataset.path = "";
+    this.canvas.dataset.failover = "";
     painter.clipped(scale.left - 2, -FLAG, scale.right - scale.left + 12, height + FLAG, () => {
       for (const one of selected?.routes ?? []) this.#drawPath(scale, one, one === route);
       for (const move of selected?.moves ?? []) this.#drawMove(scale, move);
+      for (const one of selected?.routes.slice(1) ?? []) this.#drawFailover(scale, one);
     });
   }
 
@@ -102,6 +105,39 @@ export class PathOverlay extends Part<ClusterBoard> {
       painter.text(label, x + 6, group.queueY - 4, { ...BOLD, halo: painter.theme.ground });
     }
     if (isChosen) this.canvas.dataset.path = points.map((point) => point.map(Math.round)).join(" ");
+  }
+
+  /** From the lane at the replica that failed to the lane at the one that goes on, with what that cost. */
+  #drawFailover(scale: Scale, route: Route) {
+    const { board: cluster, painter } = this;
+    const { model } = cluster;
+    const failure = failuresBefore(route).at(-1);
+    const before = route.request.routes.findLast(({ index }) => index < route.index) as Route;
+    const told = continuationOf(model, route);
+    if (!failure && !told) return;
+    const [from, to] = [before, route].map((one) => {
+      const group = cluster.groups.find(({ replica }) => replica.id === one.replica);
+      return group && (group.laneY(model.runOf(one), one.its) ?? group.queueY);
+    });
+    if (from === undefined || to === undefined) return;
+    const begins = told?.from ?? failure?.at ?? route.at;
+    const ends = told?.to ?? route.at;
+    const [x, end] = [scale.at(begins), scale.at(ends)];
+    const { ground } = painter.theme;
+    const hue = cluster.hueOf(route);
+    painter.line(x, from, end, to, ground, 5);
+    painter.line(x, from, end, to, hue, 2, [2, 3]);
+    painter.tip(end, to + (to > from ? 1 : -1), to > from ? "down" : "up", hue, 7);
+    this.canvas.dataset.failover = `${before.replica} ${route.replica} ${Math.round(begins)} ${Math.round(ends)}`;
+    if (!told) return;
+    const again = told.computed === null ? "" : `; ${plural(told.computed, "token")} again`;
+    const words = `after ${plural(told.output, "token")}, a pause of ${duration(ends - begins)}${again}`;
+    const width = painter.measure(words, BOLD);
+    const isLeft = Math.max(x, end) + width + 12 > scale.right;
+    const left = isLeft ? Math.min(x, end) - width - 8 : Math.max(x, end) + 8;
+    const base = (from + to) / 2 + 4;
+    painter.fill(left - 2, base - 10, width + 5, 13, ground);
+    painter.text(words, left, base, BOLD);
   }
 
   #drawMove(scale: Scale, { source, target, at, us, blocks }: Move) {

@@ -62,6 +62,11 @@ export class ReplicaBoard implements PanelBoard {
     return place?.its ?? null;
   }
 
+  /** Whether its memory is drawn: what a replica that is not there had in it is lost. */
+  get isShown() {
+    return this.isThere && this.run?.hasSteps === true;
+  }
+
   get store() {
     const { touched } = this.cluster.state;
     return { step: this.step, selected: this.selected, touched, block: null };

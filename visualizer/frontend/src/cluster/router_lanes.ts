@@ -5,7 +5,9 @@
  *   outline    its predicted hit; its height is the share of the longest prompt
  *   hatching   the delivered hit
  *   no bar     no hit was predicted: the load decided
- *   cross      the replica ended before the request did
+ *   stroke     the request ended with an error there
+ *   cross      a step on a request's way failed there
+ *   no line    the replica is not there; dashes: it gets no new requests
  *
  * Where decisions are close together, marks become ticks and names are left out.
  */
@@ -15,7 +17,7 @@ import { AFTER } from "../drawing/cursor.ts";
 import type { Scale } from "../drawing/time_axis.ts";
 import { predictedHit } from "./cluster_facts.ts";
 import type { ClusterModel, Route } from "./cluster_model.ts";
-import type { Replica } from "./replica.ts";
+import type { Interval, Replica } from "./replica.ts";
 
 /** px */
 export interface Arrival {
@@ -97,11 +99,13 @@ export function arrivals(
 export function drawRouter(painter: CanvasPainter, scene: RouterScene, items: Arrival[]) {
   const { shown, scale, pitch, at, untouched, route } = scene;
   const { rule, muted } = painter.theme;
-  shown.forEach(({ id }, row) => {
+  shown.forEach(({ id, stays, ejections }, row) => {
     const base = rowLine(row, pitch);
     const name = painter.cut(`replica ${id}`, scale.left - 8);
     painter.text(name, 0, base - 1, { color: muted });
-    painter.line(scale.left, base + 0.5, scale.right, base + 0.5, rule);
+    for (const stay of stays) drawPresence(painter, scale, stay, base + 0.5, rule);
+    for (const ejection of ejections)
+      drawPresence(painter, scale, ejection, base + 0.5, painter.theme.ground, [3, 4]);
   });
   const ordered = items.filter((item) => item.route !== route);
   ordered.push(...items.filter((item) => item.route === route));
@@ -109,6 +113,43 @@ export function drawRouter(painter: CanvasPainter, scene: RouterScene, items: Ar
     painter.faded(!untouched && item.route.at > at ? AFTER : 1, () =>
       drawArrival(painter, scene, item),
     );
+  drawFailures(painter, scene);
+}
+
+/** The line of a row while its replica is there, or the gaps in it while it is ejected. */
+function drawPresence(
+  painter: CanvasPainter,
+  scale: Scale,
+  { from, to }: Interval,
+  y: number,
+  color: string,
+  dash: number[] = [],
+) {
+  const left = Math.max(scale.left, scale.at(from));
+  const right = Math.min(scale.right, to === null ? scale.right : scale.at(to));
+  if (right > left) painter.line(left, y, right, y, color, dash.length ? 2 : 1, dash);
+}
+
+/** A cross in the row of a replica at which a step on a request's way failed. */
+function drawFailures(painter: CanvasPainter, scene: RouterScene) {
+  const { model, shown, scale, pitch, route, at: now, untouched } = scene;
+  const { ink, ground } = painter.theme;
+  for (const { request, replica, at } of model.failures) {
+    const x = scale.at(at);
+    const row = shown.findIndex(({ id }) => id === replica);
+    if (row < 0 || x < scale.left || x > scale.right) continue;
+    const y = rowLine(row, pitch) - MARK / 2;
+    const size = request === route?.request ? 5 : 3;
+    painter.faded(!untouched && at > now ? AFTER : 1, () => {
+      for (const [color, width] of [
+        [ground, 4.5],
+        [ink, 1.75],
+      ] as const) {
+        painter.line(x - size, y - size, x + size, y + size, color, width);
+        painter.line(x - size, y + size, x + size, y - size, color, width);
+      }
+    });
+  }
 }
 
 function drawArrival(

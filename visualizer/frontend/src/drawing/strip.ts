@@ -72,14 +72,16 @@ export function drawStrip(painter: CanvasPainter, scene: StripScene) {
   drawFlag(painter, scene);
 }
 
-/** The steps drawn as one column: one step, or all steps that fall on one pixel. */
+/** The steps drawn as one column: one step, or all steps that begin on one pixel. A pause ends a column of time. */
 export function columnsOf(model: Model, scale: Scale) {
   const columns: Column[] = [];
   const first = Math.max(model.firstStep, scale.first);
   const last = Math.min(model.lastStep, scale.last);
   const perColumn = Math.max(1, Math.ceil(1 / scale.width));
-  for (let step = first; step <= last; step += perColumn) {
-    const end = Math.min(last, step + perColumn - 1);
+  for (let step = first, end: number; step <= last; step = end + 1) {
+    end = step + perColumn - 1;
+    if (scale.kind === "time") end = Math.max(step, scale.stepAt(scale.x(step) + 1));
+    end = Math.min(last, end);
     columns.push({
       step,
       x: scale.x(step),
