@@ -1,7 +1,9 @@
 """Simulated clusters for pictures: shared prefixes, evictions, a replica that dies."""
 
+import gzip
 import random
 from functools import cache
+from pathlib import Path
 
 from engine import ClusterLog, Cost, EngineConfig, SamplingParams, Workload, simulate_cluster
 from engine.cluster.simulated_roles import Roles
@@ -71,3 +73,13 @@ def prefill_and_decode() -> ClusterLog:
     """10 requests, computed on one replica and decoded on another, where their blocks move."""
     roles = Roles(1, 1, TransferCosts(2.0, 0.13, 0.2))
     return simulate_cluster(speakers(10, per_second=15), config(blocks=60), cost=COST, roles=roles)
+
+
+@cache
+def faults() -> dict[str, ClusterLog]:
+    """Logs of real faults, by name."""
+    folder = Path(__file__).parents[1] / "fixtures" / "cluster_faults"
+    return {
+        path.name.partition(".")[0]: ClusterLog.from_bytes(gzip.decompress(path.read_bytes()))
+        for path in sorted(folder.glob("*.gz"))
+    }

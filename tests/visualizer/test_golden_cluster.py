@@ -13,6 +13,7 @@ from tests.visualizer.clusters import (
     COST,
     config,
     crowd,
+    faults,
     one_dies,
     prefill_and_decode,
     speakers,
@@ -35,6 +36,7 @@ def logs() -> dict[str, ClusterLog]:
         "crowd": crowd(),
         "window": window,
         "roles": prefill_and_decode(),
+        **faults(),
     }
 
 
@@ -83,12 +85,14 @@ def test_the_decisions_have_the_same_facts(theirs):
 
 
 def test_the_figures_are_the_sums_of_the_rows(theirs):
-    for name in ("three", "dies", "crowd"):
+    for name in ("three", "dies", "crowd", *faults()):
         rows, facts = read(logs()[name]).decisions, theirs[name]["facts"]
         judged = rows[rows.cached_tokens.notna()]
         assert facts["requests"] == rows.request.nunique()
         predicts = [bool(event.hits) for event in logs()[name] if isinstance(event, c.Routed)]
-        known = rows[rows.cached_tokens.notna() & pd.Series(predicts)]
+        # A decision whose prompt could not be read is no prediction.
+        judged = judged[judged.prompt_tokens > 0]
+        known = judged[pd.Series(predicts)[judged.index]]
         assert facts["judged"] == len(known)
         assert facts["prompt"] == judged.prompt_tokens.sum()
         assert facts["predicted"] == judged.predicted_tokens.sum()

@@ -114,7 +114,7 @@ def _read(log: LogLike | ClusterLog, name: str) -> ClusterLog:
 
 def _totals(of: ComparedClusters, run: int) -> dict[str, float]:
     rows = of.rows(run)
-    judged = [row for row in rows if row.cached_tokens is not None]
+    judged = [row for row in rows if row.prompt_tokens and row.cached_tokens is not None]
     ttft = of.first_tokens(run) or [math.nan]
     right = [row.cached_tokens == hit for row, hit in _predictions(of.logs[run])]
     return {

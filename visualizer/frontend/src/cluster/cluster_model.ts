@@ -31,6 +31,7 @@ export interface Route {
 
 /** a step on a request's way that failed */
 export interface Failure {
+  request: number;
   replica: string; // "": none was there
   hop: string;
   noticed: string;
@@ -75,7 +76,7 @@ export class ClusterModel {
   #now = 0;
   routes: Route[] = [];
   /** The failures of all requests. */
-  failures: (Failure & { request: ClusterRequest })[] = [];
+  failures: Failure[] = [];
   router = "";
 
   /** Reads more bytes, cut anywhere. Throws a `LogError` with a line; what comes before it stays. */
@@ -250,9 +251,8 @@ export class ClusterModel {
       }
       case "hop_failed": {
         const { type: _, t, ...failure } = event;
-        const request = this.#request(event.request, "");
-        const made = { ...failure, request, at: t.at, us: t.us ?? null };
-        request.failures.push(made);
+        const made = { ...failure, at: t.at, us: t.us ?? null };
+        this.#request(event.request, "").failures.push(made);
         this.failures.push(made);
         break;
       }

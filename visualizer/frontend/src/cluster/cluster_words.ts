@@ -379,11 +379,11 @@ function continued(model: ClusterModel, route: Route) {
   const told = continuationOf(model, route);
   if (!told) return say``;
   const { output, found, computed, from, to } = told;
-  const what = `the prompt's ${route.prompt} + ${output} tokens`;
+  const what = `the ${route.prompt} + ${output} tokens of prompt and answer`;
   const cost =
     computed === null
-      ? `It continues after ${count(output, "token")}`
-      : `It computes ${computed} of ${what} again${found ? `, as it has ${found} in its cache` : ""}`;
+      ? `It goes on after ${count(output, "token")}`
+      : `Replica ${route.replica} computes ${computed} of ${what} again${found ? `, as it has ${found} in its cache` : ""}`;
   if (from === null || to === null) return say`${cost}.`;
   return say`${cost}, and the next token comes ${duration(to - from)} after the last one.`;
 }

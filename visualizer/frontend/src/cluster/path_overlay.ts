@@ -130,11 +130,14 @@ export class PathOverlay extends Part<ClusterBoard> {
     painter.tip(end, to + (to > from ? 1 : -1), to > from ? "down" : "up", hue, 7);
     this.canvas.dataset.failover = `${before.replica} ${route.replica} ${Math.round(begins)} ${Math.round(ends)}`;
     if (!told) return;
-    const again = told.computed === null ? "" : `; ${plural(told.computed, "token")} again`;
-    const words = `after ${plural(told.output, "token")}, a pause of ${duration(ends - begins)}${again}`;
+    const pause = `pause of ${duration(ends - begins)}`;
+    const again = told.computed === null ? "" : `, ${plural(told.computed, "token")} again`;
+    const whole = `after ${plural(told.output, "token")}: a ${pause}${again}`;
+    const room = scale.right - scale.left - 8;
+    const words = painter.measure(whole, BOLD) < room ? whole : pause;
     const width = painter.measure(words, BOLD);
-    const isLeft = Math.max(x, end) + width + 12 > scale.right;
-    const left = isLeft ? Math.min(x, end) - width - 8 : Math.max(x, end) + 8;
+    const middle = (x + end - width) / 2;
+    const left = Math.min(Math.max(middle, scale.left + 4), scale.right - width - 4);
     const base = (from + to) / 2 + 4;
     painter.fill(left - 2, base - 10, width + 5, 13, ground);
     painter.text(words, left, base, BOLD);

@@ -139,7 +139,7 @@ function drawFailures(painter: CanvasPainter, scene: RouterScene) {
     const row = shown.findIndex(({ id }) => id === replica);
     if (row < 0 || x < scale.left || x > scale.right) continue;
     const y = rowLine(row, pitch) - MARK / 2;
-    const size = request === route?.request ? 5 : 3;
+    const size = request === route?.request.id ? 5 : 3;
     painter.faded(!untouched && at > now ? AFTER : 1, () => {
       for (const [color, width] of [
         [ground, 4.5],
