@@ -7,6 +7,7 @@ import msgspec
 import pandas as pd
 import pytest
 
+from benchmarks.chaos.sentences import check_told
 from engine import ClusterLog, simulate_cluster
 from engine.cluster import events as c
 from tests.visualizer.clusters import (
@@ -94,16 +95,44 @@ def test_the_figures_are_the_sums_of_the_rows(theirs):
         judged = judged[judged.prompt_tokens > 0]
         known = judged[pd.Series(predicts)[judged.index]]
         assert facts["judged"] == len(known)
-        assert facts["prompt"] == judged.prompt_tokens.sum()
+        assert facts["prompt"] == (judged.prompt_tokens + judged.output_tokens).sum()
         assert facts["predicted"] == judged.predicted_tokens.sum()
         assert facts["delivered"] == judged.cached_tokens.sum()
         assert facts["wrong"] == (known.predicted_tokens != known.cached_tokens).sum()
         assert facts["lost"] == rows.lost.sum()
-        assert facts["retried"] == (rows.attempt > 1).sum()
+        assert facts["retried"] == rows[rows.attempt > 1].request.nunique()
+        assert facts["continued"] == rows[rows.output_tokens > 0].request.nunique()
     assert theirs["three"]["facts"]["wrong"] > 0
     assert theirs["crowd"]["facts"]["judged"] == 0
-    assert theirs["dies"]["facts"]["lost"] > 0
+    assert theirs["dies"]["facts"]["continued"] > 0
+    assert theirs["kill"]["facts"]["lost"] > 0
     assert theirs["dies"]["facts"]["retried"] > 0
+
+
+def test_every_sentence_and_every_seat_follows_from_the_events(theirs):
+    for name in theirs.keys() - {"window"}:  # its first events are left out
+        assert not list(check_told(logs()[name], theirs[name])), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (c.Routed, {"hits": {"0": 3, "1": 3}}),
+        (c.Routed, {"attempt": 2}),
+        (c.Routed, {"prompt": 3}),
+        (c.Routed, {"t": {"at": 7}}),
+        (c.ReplicaLeft, {}),
+        (c.ReplicaJoined, {"t": {"at": 13_000_000, "offset": 0}}),
+    ],
+)
+def test_words_about_another_log_are_noticed(theirs, kind, fields):
+    """One event of the log is changed or, without fields, left out after the board has read it."""
+    log, events = ClusterLog(), list(faults()["kill"])
+    place = max(i for i, event in enumerate(events) if isinstance(event, kind))
+    changed = [msgspec.structs.replace(events[place], **fields)] if fields else []
+    for event in [*events[:place], *changed, *events[place + 1 :]]:
+        log.append(event)
+    assert list(check_told(log, theirs["kill"]))
 
 
 def test_the_board_has_words_for_every_reason():

@@ -120,7 +120,7 @@ def _totals(of: ComparedClusters, run: int) -> dict[str, float]:
     return {
         "requests": len({row.request for row in rows}),
         "hit_rate": sum(row.cached_tokens or 0 for row in judged)
-        / max(1, sum(row.prompt_tokens for row in judged)),
+        / max(1, sum(row.prompt_tokens + row.output_tokens for row in judged)),
         "right_predictions": sum(right) / len(right) if right else math.nan,
         "ttft_mean_ms": fmean(ttft),
         "ttft_max_ms": max(ttft),

@@ -9,7 +9,7 @@ import type { ClusterModel, Route } from "./cluster_model.ts";
 interface ClusterFacts {
   requests: number;
   ttft: Percentile[];
-  prompt: number; // prompt tokens of the admitted requests
+  prompt: number; // prompt tokens of the admitted requests, and those that a client had before
   predicted: number; // those that the router expected in the cache
   delivered: number; // those that were found there
   judged: number; // decisions with a prediction whose delivered hit is known
@@ -47,7 +47,7 @@ function compute(model: ClusterModel): ClusterFacts {
     const delivered = model.delivered(route);
     // Without the prompt's tokens there is nothing to predict.
     if (delivered === null || !route.prompt) continue;
-    sums.prompt += route.prompt;
+    sums.prompt += lengthOf(route);
     sums.predicted += predicted;
     sums.delivered += delivered;
     if (!Object.keys(route.hits).length) continue; // the policy predicts nothing
@@ -64,6 +64,9 @@ function compute(model: ClusterModel): ClusterFacts {
     continued: requests.filter(({ routes: all }) => all.some(({ output }) => output > 0)).length,
   };
 }
+
+/** What a replica has to compute or to find: the prompt and, of a request that is continued, its output. */
+export const lengthOf = ({ prompt, output }: Route) => prompt + output;
 
 /** The prompt tokens that the router expected in the cache of the replica it chose. */
 export const predictedHit = ({ hits, replica }: Route) => hits[replica] ?? 0;

@@ -1,6 +1,6 @@
 /** Decisions worth a look, and the one that a cluster board opens with. */
 
-import { expectedHit, predictedHit } from "./cluster_facts.ts";
+import { expectedHit, lengthOf, predictedHit } from "./cluster_facts.ts";
 import type { ClusterModel, Route } from "./cluster_model.ts";
 
 /** How much there is to see: a prediction that was wrong, a request that was lost, sent again, continued or moved. */
@@ -8,7 +8,7 @@ function scoreOf(model: ClusterModel, route: Route) {
   const { request, replica, attempt, prompt, hits, output } = route;
   const delivered = model.delivered(route);
   const isJudged = delivered !== null && prompt > 0 && Object.keys(hits).length > 0;
-  const missing = isJudged ? Math.abs(expectedHit(route) - delivered) / prompt : 0;
+  const missing = isJudged ? Math.abs(expectedHit(route) - delivered) / lengthOf(route) : 0;
   return (
     10 * Number(route.isLost) +
     6 * Number(request.moves.some(({ source }) => source === replica)) +

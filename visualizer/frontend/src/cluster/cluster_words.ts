@@ -67,20 +67,25 @@ function bestOther(route: Route, of: Record<string, number>, sign: number) {
   return best === undefined ? null : { replica: best, value: of[best] };
 }
 
+/** What a decision's hits are a part of: a request that is continued takes its output along. */
+export const lengthWords = ({ prompt, output }: Route) =>
+  output ? `${prompt} + ${output} tokens of prompt and answer` : `${prompt} prompt tokens`;
+
 /** ", because ...": why the router chose the replica, as far as the decision's own numbers say it. */
 function becauseOf(route: Route) {
-  const { prompt, reason } = route;
+  const { reason } = route;
   const hit = predictedHit(route);
-  const expects = `it expects to find ${hit} of its ${prompt} prompt tokens there`;
+  const tokens = lengthWords(route);
+  const expects = `it expects to find ${hit} of its ${tokens} there`;
   const longest = bestOther(route, route.hits, 1);
   switch (reason) {
     case "longest_prefix":
       return `, because ${expects}`;
     case "prefix_on_its_way":
-      return `, because a request on its way there should compute ${hit} of its ${prompt} prompt tokens`;
+      return `, because a request on its way there should compute ${hit} of its ${tokens}`;
     case "lowest_cost":
       return longest && longest.value > hit
-        ? `: replica ${longest.replica} may have ${longest.value} of its ${prompt} prompt tokens, not ${hit}, but costs more${scored(route)}`
+        ? `: replica ${longest.replica} may have ${longest.value} of its ${tokens}, not ${hit}, but costs more${scored(route)}`
         : `, because prefix and work together cost least there${scored(route)}`;
     case "least_work":
       return `, because ${unknownPrefix(route)}it costs least there${scored(route)}`;
@@ -361,16 +366,16 @@ export function continuationOf(model: ClusterModel, route: Route): Continuation 
   if (!output) return null;
   const found = model.delivered(route);
   const span = model.spanOf(route);
-  const length = span ? span.promptLength + output : null;
+  const length = span ? route.prompt + output : null;
   const before = request.routes.findLast((other) => other.index < index && other.run);
   const steps = before?.run?.span(before.its)?.tokenSteps ?? [];
-  const last = steps[output - (before?.output ?? 0) - 1] ?? steps.at(-1);
+  const last = steps[output - (before?.output ?? 0) - 1];
   const from = last && before?.run ? before.run.endOf(last) : NaN;
   return {
     output,
     computed: length === null || found === null ? null : length - found,
     found,
-    from: Number.isNaN(from) ? (failuresBefore(route).at(-1)?.at ?? null) : from,
+    from: Number.isNaN(from) ? null : from,
     to: model.firstTokenOf(route),
   };
 }
@@ -379,11 +384,10 @@ function continued(model: ClusterModel, route: Route) {
   const told = continuationOf(model, route);
   if (!told) return say``;
   const { output, found, computed, from, to } = told;
-  const what = `the ${route.prompt} + ${output} tokens of prompt and answer`;
   const cost =
     computed === null
       ? `It goes on after ${count(output, "token")}`
-      : `Replica ${route.replica} computes ${computed} of ${what} again${found ? `, as it has ${found} in its cache` : ""}`;
+      : `Replica ${route.replica} computes ${computed} of the ${lengthWords(route)} again${found ? `, as it has ${found} in its cache` : ""}`;
   if (from === null || to === null) return say`${cost}.`;
   return say`${cost}, and the next token comes ${duration(to - from)} after the last one.`;
 }

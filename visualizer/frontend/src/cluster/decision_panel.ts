@@ -7,9 +7,9 @@ import { h } from "../drawing/html.ts";
 import { levelDot } from "../drawing/words_html.ts";
 import { duration } from "../model/duration.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
-import { clusterFacts, predictedHit } from "./cluster_facts.ts";
+import { clusterFacts, lengthOf, predictedHit } from "./cluster_facts.ts";
 import type { ClusterModel, Route } from "./cluster_model.ts";
-import { candidateIds, numberWords, REASONS, tieWords } from "./cluster_words.ts";
+import { candidateIds, lengthWords, numberWords, REASONS, tieWords } from "./cluster_words.ts";
 import { gonePrefix } from "./gone_prefix.ts";
 import type { Replica } from "./replica.ts";
 
@@ -33,7 +33,7 @@ const noDecision = () => [
 ];
 
 function decisionNodes({ model }: ClusterBoard, route: Route) {
-  const { replica: chosen, reason, prompt, scores, terms } = route;
+  const { replica: chosen, reason, scores, terms } = route;
   const known = new Set(candidateIds(route));
   const all = model.replicas
     .filter(({ id }) => known.has(id))
@@ -62,12 +62,14 @@ function decisionNodes({ model }: ClusterBoard, route: Route) {
       : []),
     tie ? h("p", `${tie}.`) : "",
     h("p", ...outcome(model, route, delivered)),
-    h("p.muted", `${hasScores ? "The lowest score wins. " : ""}${promptWords(prompt)}`),
+    h("p.muted", `${hasScores ? "The lowest score wins. " : ""}${promptWords(route)}`),
   ].filter((node) => node !== "");
 }
 
-const promptWords = (prompt: number) =>
-  prompt ? `The prompt has ${prompt} tokens.` : "The router did not get the prompt's tokens.";
+const promptWords = (route: Route) =>
+  route.prompt
+    ? `The request has ${lengthWords(route)}.`
+    : "The router did not get the prompt's tokens.";
 
 /** How each score adds up: a bar of its terms, as long as its share of the largest score, and their numbers. */
 function sumNodes({ terms, scores, replica: chosen }: Route, ids: string[]) {
@@ -110,7 +112,10 @@ function rowOf(route: Route, replica: Replica, delivered: number | null, hasScor
     "tr",
     { class: isChosen ? "chosen" : null, "data-replica": id, "data-hit": hit },
     h("th", { scope: "row" }, id),
-    h("td", h("div.pair.line", hitBar(hit, isChosen ? delivered : null, route.prompt), `${hit}`)),
+    h(
+      "td",
+      h("div.pair.line", hitBar(hit, isChosen ? delivered : null, lengthOf(route)), `${hit}`),
+    ),
     h("td", seatNodes(replica, route)),
     hasScores ? h("td.score", score === undefined ? "" : numberWords(score)) : null,
   );

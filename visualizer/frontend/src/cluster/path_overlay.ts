@@ -130,10 +130,12 @@ export class PathOverlay extends Part<ClusterBoard> {
     painter.tip(end, to + (to > from ? 1 : -1), to > from ? "down" : "up", hue, 7);
     this.canvas.dataset.failover = `${before.replica} ${route.replica} ${Math.round(begins)} ${Math.round(ends)}`;
     if (!told) return;
-    const pause = `pause of ${duration(ends - begins)}`;
-    const again = told.computed === null ? "" : `, ${plural(told.computed, "token")} again`;
-    const whole = `after ${plural(told.output, "token")}: a ${pause}${again}`;
+    const { from: last, to: next, output, computed } = told;
+    const pause = last === null || next === null ? "" : `pause of ${duration(next - last)}`;
+    const again = computed === null ? "" : `${plural(computed, "token")} again`;
+    const parts = [`after ${plural(output, "token")}`, pause, again].filter(Boolean);
     const room = scale.right - scale.left - 8;
+    const whole = parts.join(", ");
     const words = painter.measure(whole, BOLD) < room ? whole : pause;
     const width = painter.measure(words, BOLD);
     const middle = (x + end - width) / 2;

@@ -15,7 +15,7 @@
 import type { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { AFTER } from "../drawing/cursor.ts";
 import type { Scale } from "../drawing/time_axis.ts";
-import { predictedHit } from "./cluster_facts.ts";
+import { lengthOf, predictedHit } from "./cluster_facts.ts";
 import type { ClusterModel, Route } from "./cluster_model.ts";
 import type { Interval, Replica } from "./replica.ts";
 
@@ -60,7 +60,7 @@ export function arrivals(
   measure: (name: string) => number,
 ): Arrival[] {
   const tallest = pitch - 13;
-  const longest = Math.max(1, ...model.routes.map(({ prompt }) => prompt));
+  const longest = Math.max(1, ...model.routes.map(lengthOf));
   return shown.flatMap((replica, row) => {
     const base = rowLine(row, pitch);
     const here = model.routes.filter(

@@ -1,6 +1,7 @@
 /**
- * Prints, as JSON, what the board knows of each cluster log of a folder: the decisions, and the number of events and
- * requests of each part of a replica's log. tests/visualizer/test_golden_cluster.py compares them.
+ * Prints, as JSON, what the board knows of each cluster log of a folder: the decisions and their sentences, the number of
+ * events and requests of each part of a replica's log, and what each replica does at the times of the gateway's events.
+ * tests/visualizer/test_golden_cluster.py and benchmarks/chaos/sentences.py compare them with the log.
  *
  *   node rows.js FOLDER
  */
@@ -9,13 +10,29 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { clusterFacts, predictedHit } from "../../src/cluster/cluster_facts.ts";
 import { ClusterModel } from "../../src/cluster/cluster_model.ts";
+import {
+  clusterSentence,
+  presenceWords,
+  queueAt,
+  seatsAt,
+} from "../../src/cluster/cluster_words.ts";
+import { plain } from "../../src/model/index.ts";
 
 const [folder] = process.argv.slice(2);
 const known = {};
 for (const file of readdirSync(folder).filter((name) => name.endsWith(".jsonl"))) {
+  const bytes = readFileSync(join(folder, file));
   const model = new ClusterModel();
-  model.read(readFileSync(join(folder, file)));
+  model.read(bytes);
   model.end();
+  const lines = bytes.toString().split("\n").filter(Boolean);
+  const events = lines.map((line) => JSON.parse(line)).filter(({ type }) => type !== "of");
+  const times = new Set(events.flatMap(({ t }) => t?.at ?? []));
+  const says = (replica, at) => ({
+    words: presenceWords(model, replica, at),
+    ...seatsAt(replica, at),
+    queue: queueAt(replica, at),
+  });
   const { wrong, ...facts } = clusterFacts(model);
   const runs = model.replicas.flatMap((replica) => replica.runs.filter(({ end }) => end !== null));
   known[file.slice(0, -".jsonl".length)] = {
@@ -26,6 +43,11 @@ for (const file of readdirSync(folder).filter((name) => name.endsWith(".jsonl"))
       requests: log.requests.length,
       offset,
     })),
+    sentences: model.routes.map((route) => plain(clusterSentence(model, route))),
+    moments: [...times].map((at) => [
+      at,
+      Object.fromEntries(model.replicas.map((replica) => [replica.id, says(replica, at)])),
+    ]),
     rows: model.routes.map((route) => ({
       request: route.request.id,
       attempt: route.attempt,
