@@ -1,8 +1,8 @@
-"""Check every sentence that the board says about a cluster log, and every seat it draws, against the log.
+"""Check every sentence that the board says about a cluster log, and every seat it draws.
 
-The board's own code makes the sentences, under Node.js. Here each of them is taken apart again, and every
-number in it is recomputed from the events. A clause of an unknown form is an error, too, so that none
-goes unchecked.
+The board's own code makes the sentences, under Node.js. Here each of them is taken apart again, and
+every number in it is recomputed from the events. A clause of an unknown form is an error, too, so that
+none goes unchecked.
 """
 
 import json
@@ -26,7 +26,7 @@ SCRIPT = Path(__file__).parents[2] / "visualizer/frontend/test/cluster/rows.js"
 _US_PER_MS = 1000
 
 _T, _N, _R = r"[\d.,]+ m?s", r"[\d,.]*\d", r"[\w-]+"
-_LENGTH = rf"(?P<prompt>\d+)(?: \+ (?P<output>\d+))? (?:prompt tokens|tokens of prompt and answer)"
+_LENGTH = r"(?P<prompt>\d+)(?: \+ (?P<output>\d+))? (?:prompt tokens|tokens of prompt and answer)"
 _COSTS = (
     rf"(?:: (?P<score>{_N}),(?: and (?P<next>{_N})|(?P<equal> as)) at replica (?P<rival>{_R})"
     r"(?P<chance>, by chance)?)?"
@@ -176,7 +176,7 @@ class _Steps:
 
 class _Cluster:
     def __init__(self, log: ClusterLog) -> None:
-        self.events = [event for event in log if not isinstance(event, c.Of)]
+        self.events: list[Any] = [event for event in log if not isinstance(event, c.Of)]
         self.parts: dict[
             str, list[tuple[int, int, _Steps]]
         ] = {}  # when it began, its run, its steps
@@ -412,7 +412,7 @@ class _Decision:
         return said == _VERBS[noticed] or (said == "accepted requests" and "where" not in claims)
 
     def _after(self, said: str, claims: Mapping[str, str]) -> bool:
-        return said == _ms(self._failure(claims).t["us"])
+        return said == _ms(int(self._failure(claims).t["us"]))
 
     def _had(self, said: str, claims: Mapping[str, str]) -> bool:
         failure = self._failure(claims)
