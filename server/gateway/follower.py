@@ -262,6 +262,8 @@ class Follower:
                 self.worked_at = asyncio.get_running_loop().time()
             gateway = self._gateway
             gateway.dispatcher.event(self.member.id, int(seq), event, gateway.now())
+            if self.member.role == "decode":
+                gateway.mover.event(self.member.id, event)
             if self.health.event(event):
                 self._log_return()
         elif head == b"event: status":

@@ -27,7 +27,7 @@ from server.gateway.failures import Deadlines
 from server.gateway.follower import Follower, Times
 from server.gateway.health import what_is_missing
 from server.gateway.replica_set import Member, ReplicaSet
-from server.gateway.roles import DECODE, PREFILL, KVMover, role_of_next
+from server.gateway.roles import DECODE, KVMover, role_of_next
 from server.gateway.trace import ClusterTrace
 from server.gateway.upstream import LostError, Scopes, open_session
 from server.http.errors import ApiError, unavailable
@@ -112,7 +112,6 @@ class Gateway:
         self.router_name = next(one.router for one in self.log if isinstance(one, ClusterStarted))
         self.routed: Counter[tuple[str, str]] = Counter()
         self.mover = KVMover(self)
-        self._measuring: asyncio.Task[None] | None = None
         self._requests = 0  # number of the last request
         self.accepted = Scopes()
         self.changes = Followed()  # wakes what waits for a replica
@@ -152,8 +151,6 @@ class Gateway:
         self._stopped = True
         self.log.wake()
         self._starting.cancel()
-        if self._measuring is not None:
-            self._measuring.cancel()
         for follower in list(self.followers.values()):
             await follower.stop()
         await self.session.close()
@@ -167,8 +164,6 @@ class Gateway:
             present = [one.member.role for one in self.followers.values() if not one.retired]
             member = replace(member, role=role_of_next(self._roles, present))
         self.followers[member.id] = Follower(self, member)
-        if member.role == PREFILL and self._measuring is None:
-            self._measuring = asyncio.create_task(self.mover.measure())
 
     def _remove(self, id_: str, why: str) -> None:
         if follower := self.followers.get(id_):

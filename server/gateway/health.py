@@ -53,12 +53,22 @@ class NotReady(BaseModel):
         return f"{name}: {self.reason}"
 
 
-class MovingCosts(BaseModel):
-    """Milliseconds that moving KV between replicas and computing it took when the gateway started."""
+class Moving(BaseModel):
+    """The prices of moving KV between replicas and of computing it, in milliseconds.
 
-    fixed_ms: float = Field(description="A move, however long.")
-    block_ms: float = Field(description="For each block of a move.")
-    token_ms: float = Field(description="For computing the KV of a token.")
+    They follow the moves and the prompts of the requests; see `server/gateway/prices.py`. None: there
+    are not enough of them yet.
+    """
+
+    fixed_ms: float | None = Field(description="For a move, however long.")
+    block_ms: float | None = Field(description="For each block of a move.")
+    token_ms: float | None = Field(description="For computing the KV of a token.")
+    moves: int = Field(description="How many moves the prices rest on.")
+    steps: int = Field(description="How many steps the price of a token rests on.")
+    from_blocks: int | None = Field(
+        description="Prompts are moved from this number of blocks on; None: none is, or not known."
+    )
+    off: str = Field(description="Why no prompt is moved now, or empty.")
 
 
 class ClusterHealth(BaseModel):
@@ -72,9 +82,7 @@ class ClusterHealth(BaseModel):
     replicas: dict[str, ReplicaHealth]
     not_ready: list[NotReady]
     ray: RayHealth | None = Field(description="Ray, if it runs the replicas.")
-    moving: MovingCosts | None = Field(
-        description="With --roles, once the costs are measured; until then no KV is moved."
-    )
+    moving: Moving | None = Field(description="With --roles: the prices of moving KV.")
 
 
 def health_of(gateway: "Gateway") -> ClusterHealth:
@@ -93,7 +101,7 @@ def health_of(gateway: "Gateway") -> ClusterHealth:
         for id_, follower in gateway.followers.items()
         if follower.joined and id_ in states
     }
-    missing, costs = list(not_ready(gateway)), gateway.mover.costs
+    missing = list(not_ready(gateway))
     return ClusterHealth(
         status=_status(gateway, missing),
         router=gateway.router_name,
@@ -103,7 +111,25 @@ def health_of(gateway: "Gateway") -> ClusterHealth:
         replicas=replicas,
         not_ready=missing,
         ray=gateway.members.ray,
-        moving=MovingCosts(**asdict(costs)) if costs is not None else None,
+        moving=_moving(gateway),
+    )
+
+
+def _moving(gateway: "Gateway") -> Moving | None:
+    decoding = [one for one in gateway.followers.values() if one.member.role == "decode"]
+    states = gateway.log.state.states
+    sizes = [states[one.member.id].block_size for one in decoding if one.member.id in states]
+    if not decoding:
+        return None
+    prices = gateway.mover.prices
+    known = ("fixed_ms", "block_ms", "token_ms")
+    costs = dict.fromkeys(known) if prices.costs is None else asdict(prices.costs)
+    return Moving(
+        **costs,
+        moves=prices.moves,
+        steps=prices.steps,
+        from_blocks=prices.least_blocks(sizes[0]) if sizes else None,
+        off=prices.off,
     )
 
 

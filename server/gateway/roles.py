@@ -9,8 +9,8 @@ compute the last prompt token anyway: a hit never covers it. So the whole output
 and seeds, log-probabilities, grammars and stop strings work as without roles.
 
 A move is worth it if it takes less time than computing the prompt on the decode replica, whose streams
-would wait (`engine/cluster/transfer.py`). Both are measured once, when the first replica of each role
-has joined, with prompts of random ids. Until then nothing is moved.
+would wait (`engine/cluster/transfer.py`). The prices come from the moves and the steps of real requests
+(`prices.py`).
 
 Nothing depends on a move. If the prefill replica fails, in step 1 or 2, or has no room, or the blocks
 are evicted too soon, the decode replica computes what it lacks. Without a decode replica, any replica
@@ -21,22 +21,19 @@ first sent with max_tokens=1, and the decode instance gets the original request.
 """
 
 import logging
-import random
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
 
 from engine.cluster.events import Hop, Moved
-from engine.cluster.transfer import TransferCosts, blocks_to_move, least_blocks_to_move
 from engine.core.config import ConfigError
+from engine.core.log.vocabulary import Event, StepFinished, StepScheduled
 from server.gateway.follower import Follower
-from server.gateway.upstream import LostError, error_message, lost
-from server.http.errors import ApiError
+from server.gateway.prices import Prices
+from server.gateway.upstream import LostError, error_message, lost, refused
 
 if TYPE_CHECKING:
     from server.gateway.gateway import Gateway
@@ -44,11 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("underglass")
 
 PREFILL, DECODE = "prefill", "decode"
-_SHORT, _LONG = 2, 24  # blocks of the prompts that are measured
-_REPEATS = 3
+_LEAST_TOKENS = 16  # of prompts, in a step that says what a token costs
 _PATIENCE = 8  # a hop may take so many times the time that it should take, beside its deadline
-_IDS = 256  # ids that every vocabulary has
-_NAMED = {"x-client": "gateway: cost of moving"}  # the label of these prompts in the replicas' logs
 
 
 class _Adopted(msgspec.Struct):
@@ -57,7 +51,6 @@ class _Adopted(msgspec.Struct):
     bytes: int
 
 
-_Result = TypeVar("_Result")
 _adopted = msgspec.json.Decoder(_Adopted)
 
 
@@ -121,14 +114,14 @@ class _Pages:
 
 
 class KVMover:
-    """Computes prompts on prefill replicas and moves their KV. Lives on the event loop.
-
-    costs  None until they are measured
-    """
+    """Computes prompts on prefill replicas and moves their KV. Lives on the event loop."""
 
     def __init__(self, gateway: "Gateway") -> None:
-        self.costs: TransferCosts | None = None
+        self.prices = Prices()
         self._gateway = gateway
+        self._scheduled = dict[
+            str, int
+        ]()  # tokens of a replica's step, if it computes mostly prompts
         self._prefilling = Counter[str]()  # by replica: prompt tokens that it is to compute
 
     # One request
@@ -146,24 +139,23 @@ class KVMover:
         headers, fields  of the client's request, for the prefill replica: they name the client, and say
                          how urgent the request is
 
-        Returns None if a decode replica is to compute the prompt: this is cheaper, nothing is known
-        about the costs, or no prefill replica could do it.
+        Returns None if a decode replica is to compute the prompt: this is cheaper, or no prefill
+        replica could do it.
         """
         gateway = self._gateway
         decoding, paused = gateway.ready_in(DECODE), self._paused()
-        if self.costs is None or not decoding or not set(gateway.ready_in(PREFILL)) - paused:
+        if not decoding or not set(gateway.ready_in(PREFILL)) - paused:
             return None
         states = [gateway.log.state.states[id_] for id_ in decoding]
         size = states[0].block_size
         here = max(state.cached_prefix(tokens)[1] for state in states) // size
-        if not blocks_to_move(len(tokens), here, len(tokens) // size, size, self.costs):
+        if not self.prices.is_moved(len(tokens), here, size, gateway.now() / 1e6):
             return None
         source, began = gateway.route(number, tokens, label, paused, role=PREFILL), gateway.now()
         self._prefilling[source.member.id] += len(tokens)
         try:
-            within = gateway.deadlines.prefill + _PATIENCE * 1e-3 * self.costs.compute_ms(
-                self._prefilling[source.member.id]
-            )
+            expected = self.prices.seconds_of_prompt(self._prefilling[source.member.id])
+            within = gateway.deadlines.prefill + _PATIENCE * expected
             its_request = await self._compute(source, tokens, _labels(headers), fields, within)
             gateway.dispatcher.placed(number, its_request, gateway.now())
             gateway.dispatcher.first_token(number, gateway.now())
@@ -194,9 +186,7 @@ class KVMover:
         end = (len(tokens) - 1) // size
         if here >= end:
             return
-        within = gateway.deadlines.adopt
-        if self.costs is not None:
-            within += _PATIENCE * 1e-3 * self.costs.move_ms(end - here)
+        within = gateway.deadlines.adopt + _PATIENCE * self.prices.seconds_of_move(end - here)
         try:
             copied = await self._copy(tokens[: end * size], here, source, target, within)
         except LostError as error:
@@ -208,12 +198,14 @@ class KVMover:
         if copied.blocks:
             moved = (here + copied.sent) * size, copied.blocks, copied.bytes
             t = {"at": at, "us": gateway.now() - at}
+            self.prices.moved(copied.sent, t["us"] / 1000)
             gateway.log.append(Moved(number, source.member.id, target.member.id, *moved, t))
 
     def _failed(
         self, number: int, replica: Follower, hop: Hop, error: LostError, began: int
     ) -> None:
-        id_ = replica.member.id
+        id_, now = replica.member.id, self._gateway.now()
+        self.prices.failed(f"{hop} at replica {id_}: {error}", now / 1e6)
         logger.warning("The prompt of request %s, %s at replica %s: %s", number, hop, id_, error)
         self._gateway.hop_failed(number, id_, hop, error, remedy="here", began=began)
 
@@ -222,8 +214,8 @@ class KVMover:
         replica: Follower,
         tokens: Sequence[int],
         headers: Mapping[str, str],
-        fields: Mapping[str, object] = MappingProxyType({}),
-        within: float | None = None,
+        fields: Mapping[str, object],
+        within: float,
     ) -> int:
         """Have a replica compute a prompt; return its number there. Raises LostError."""
         url, session = f"{replica.member.url}/v1/completions", self._gateway.session
@@ -233,7 +225,7 @@ class KVMover:
             session.post(url, json={**body, **fields}, headers=headers) as response,
         ):
             if response.status != 200:
-                raise LostError(await error_message(response), "error", replica)
+                raise await refused(response)
             await response.read()
             return int(response.headers["x-underglass-request"])
 
@@ -243,7 +235,7 @@ class KVMover:
         first: int,
         source: Follower,
         target: Follower,
-        within: float | None = None,
+        within: float,
     ) -> _Adopted:
         """Pass the body of /kv/export on to /kv/adopt, without reading it. Raises LostError."""
         session, name = self._gateway.session, {"source": f"replica {source.member.id}"}
@@ -270,62 +262,18 @@ class KVMover:
                     raise LostError(str(error), error.noticed, source) from error
                 raise
 
-    # Costs
+    # Prices
 
-    async def measure(self) -> None:
-        """Measure the costs as soon as there is a replica of each role."""
-        gateway = self._gateway
-        while not (gateway.ready_in(PREFILL) and gateway.ready_in(DECODE)):
-            await gateway.log.changed(1.0)
-        source, target = (
-            gateway.followers[gateway.ready_in(role)[0]] for role in (PREFILL, DECODE)
-        )
-        try:
-            self.costs = await self._measured(source, target)
-        except (LostError, aiohttp.ClientError, ApiError) as error:
-            logger.error("The costs of moving KV cannot be measured, so none is moved: %s", error)
-            return
-        size = gateway.log.state.states[target.member.id].block_size
-        least = least_blocks_to_move(size, self.costs)
-        logger.info(
-            "Moving KV takes %.1f ms and %.3f ms a block, computing it %.3f ms a token: prompts are "
-            "prefilled elsewhere from %s blocks on",
-            *(
-                self.costs.fixed_ms,
-                self.costs.block_ms,
-                self.costs.token_ms,
-                least or "infinitely many",
-            ),
-        )
-
-    async def _measured(self, source: Follower, target: Follower) -> TransferCosts:
-        """Time computing and moving prompts of two lengths; the fastest of a few tries counts."""
-        state = self._gateway.log.state.states[target.member.id]
-        size = state.block_size
-        long = min(_LONG, len(state.refs) // 4)
-        short = min(_SHORT, max(1, long // 2))
-        compute, move = dict[int, float](), dict[int, float]()
-        for _ in range(_REPEATS):
-            for blocks in (short, long):
-                tokens = [random.randrange(_IDS) for _ in range(blocks * size + 1)]
-                await _fastest(compute, blocks, self._compute(target, tokens, _NAMED))
-                tokens = [random.randrange(_IDS) for _ in range(blocks * size + 1)]
-                await self._compute(source, tokens, _NAMED)
-                copied = await _fastest(move, blocks, self._copy(tokens, 0, source, target))
-                if not copied.blocks:
-                    raise LostError("no block was adopted; is a replica's prefix cache off?")
-        more = max(long - short, 1)
-        block_ms = max(0.0, (move[long] - move[short]) / more)
-        token_ms = max(0.0, (compute[long] - compute[short]) / (more * size))
-        return TransferCosts(max(0.0, move[short] - short * block_ms), block_ms, token_ms)
-
-
-async def _fastest(times: dict[int, float], blocks: int, work: Awaitable[_Result]) -> _Result:
-    """Await work, and keep its time in milliseconds if it is the shortest so far."""
-    began = time.perf_counter()
-    result = await work
-    times[blocks] = min(times.get(blocks, float("inf")), 1e3 * (time.perf_counter() - began))
-    return result
+    def event(self, replica: str, event: Event) -> None:
+        """Learn from a decode replica's event what computing a prompt costs."""
+        match event:
+            case StepScheduled():
+                counts = [row.count for row in event.rows]
+                prompts = sum(row.count for row in event.rows if row.count > 1 and not row.drafts)
+                is_sample = prompts >= _LEAST_TOKENS and 2 * prompts > sum(counts)
+                self._scheduled[replica] = sum(counts) if is_sample else 0
+            case StepFinished() if (tokens := self._scheduled.pop(replica, 0)) and event.t:
+                self.prices.computed(tokens, (event.t["end"] - event.t["start"]) / 1000)
 
 
 def _labels(headers: Mapping[str, str]) -> dict[str, str]:
