@@ -1,8 +1,8 @@
 """What moving KV costs, and what computing it costs, from the moves and the prompts of real requests.
 
-    move     ms = fixed + block_ms * blocks            one sample per move
-    step     ms = fixed + token_ms * tokens            one sample per step of a decode replica that
-                                                       computed mostly prompts
+    move     ms = fixed_ms + block_ms * blocks    one sample per move
+    compute  ms = token_ms * tokens               one sample per step of a decode replica that computed
+                                                  mostly prompts
 
 Each line is fitted by least squares. Older samples count less and less, so the prices follow the load,
 and a sample far above the line is cut: a pause of the machine is not a price.
@@ -37,9 +37,13 @@ _LONGEST = 600.0
 
 
 class Line:
-    """The line y = fixed + slope * x through samples, of which the last ones count most."""
+    """The line y = fixed + slope * x through samples, of which the last ones count most.
 
-    def __init__(self) -> None:
+    has_fixed  if False, `fixed` is 0
+    """
+
+    def __init__(self, *, has_fixed: bool = True) -> None:
+        self._has_fixed = has_fixed
         self.samples = 0
         self.fixed = self.slope = 0.0
         self._sums = [0.0] * 5  # of 1, x, y, x * x and x * y
@@ -61,9 +65,9 @@ class Line:
         ridged = one + _RIDGE
         self.slope = (ridged * sum_xy - sum_x * sum_y) / (ridged * sum_xx - sum_x * sum_x)
         self.fixed = (sum_y - self.slope * sum_x) / ridged
-        if self.slope < 0:
+        if self.slope < 0 and self._has_fixed:
             self.slope, self.fixed = 0.0, sum_y / one
-        elif self.fixed < 0:
+        elif self.fixed < 0 or not self._has_fixed:
             self.slope, self.fixed = sum_xy / sum_xx, 0.0
 
 
@@ -75,7 +79,7 @@ class Prices:
 
     def __init__(self) -> None:
         self.off = ""
-        self._moves, self._steps = Line(), Line()
+        self._moves, self._steps = Line(), Line(has_fixed=False)
         self._pause = 0.0  # after a failure
         self._not_before = 0.0
         self._trying = False  # whether a prompt tries again after a failure

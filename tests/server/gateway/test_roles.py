@@ -256,7 +256,7 @@ def test_a_decode_replica_dies_before_the_first_token():
 
 def test_a_decode_replica_dies_between_two_tokens():
     with cluster() as (gateway, _prefill, decode):
-        body = ask(stream=True, max_tokens=2000)
+        body = ask(stream=True, max_tokens=600)
         with stream(gateway.url, "/v1/completions", body) as response:
             lines = response.iter_lines()
             next(lines)
