@@ -17,8 +17,10 @@ from engine.cluster.events import (
     AnyClusterEvent,
     ClusterStarted,
     Of,
+    ReplicaEjected,
     ReplicaJoined,
     ReplicaLeft,
+    ReplicaReturned,
 )
 from engine.core.log.fold import State
 from engine.core.log.log import NOT_JSON, EventLog, JsonLines, LogError, apply, check_schema
@@ -123,7 +125,7 @@ class ClusterLog(JsonLines):
 
     `window` is the number of events to keep beside the head; None keeps all. An event that leaves the
     window is folded into the head: cluster_started, and for each replica that is present its
-    replica_joined and a keyframe.
+    replica_joined, a keyframe and, if it is ejected, its replica_ejected.
 
     first_seq  number of the oldest event kept
     """
@@ -286,13 +288,15 @@ class ClusterDecoder:
 class ClusterState:
     """A cluster log, folded: the replicas that are present, and their engines' states.
 
-    joined  by replica: how it joined
-    states  by replica: its engine's state, once its first event has arrived
+    joined   by replica: how it joined
+    ejected  by replica: why it gets no requests
+    states   by replica: its engine's state, once its first event has arrived
     """
 
     def __init__(self) -> None:
         self._started: ClusterStarted | None = None
         self.joined: dict[str, ReplicaJoined] = {}
+        self.ejected: dict[str, ReplicaEjected] = {}
         self.states: dict[str, State] = {}
 
     def add(self, event: AnyClusterEvent) -> None:
@@ -304,7 +308,12 @@ class ClusterState:
                 self.joined[event.replica] = event
             case ReplicaLeft():
                 self.joined.pop(event.replica, None)
+                self.ejected.pop(event.replica, None)
                 self.states.pop(event.replica, None)
+            case ReplicaEjected():
+                self.ejected[event.replica] = event
+            case ReplicaReturned():
+                self.ejected.pop(event.replica, None)
             case Of():
                 if isinstance(event.event, RunStarted | Keyframe):
                     self.states[event.replica] = State()
@@ -318,4 +327,4 @@ class ClusterState:
             if replica in self.states:
                 keyframe = self.states[replica].keyframe()
                 head.append(Of(replica, keyframe.seq, keyframe))
-        return head
+        return [*head, *self.ejected.values()]

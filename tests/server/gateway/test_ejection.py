@@ -36,6 +36,7 @@ async def test_a_silent_replica_is_ejected_and_returns(serve):
             await working
         assert error.value.noticed == "silent"
         assert gateway.ready == ["1"]
+        assert isinstance(gateway.log.keyframes()[-1], ReplicaEjected), "later viewers know it"
         servers[0].process.send_signal(signal.SIGCONT)
         await until_in(gateway, lambda: happened(gateway, ReplicaReturned))
         assert gateway.ready == ["0", "1"]
