@@ -131,7 +131,7 @@ class Gateway:
 
     def start(self) -> None:
         """Connect to the replicas; called on the event loop."""
-        self.session: aiohttp.ClientSession = open_session(self._keys)
+        self.session: aiohttp.ClientSession = open_session(self._keys, self.deadlines.connect)
         self._starting = asyncio.create_task(self.members.start(self._add, self._remove))
         self._starting.add_done_callback(_stop_if_failed)
 

@@ -39,7 +39,6 @@ _NOT_PASSED = frozenset(
         NAME,
     )
 )
-CONNECT_SECONDS = 5.0
 
 
 def own_headers(settings: ServerSettings) -> dict[str, str]:
@@ -55,11 +54,14 @@ def own_headers(settings: ServerSettings) -> dict[str, str]:
     return headers
 
 
-def open_session(settings: ServerSettings) -> aiohttp.ClientSession:
-    """Return a client for all replicas; called on the event loop. Streams have no time limit."""
+def open_session(settings: ServerSettings, connect: float) -> aiohttp.ClientSession:
+    """Return a client for all replicas; called on the event loop.
+
+    connect  seconds for a connection; streams have no time limit
+    """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect),
         headers=own_headers(settings),
         skip_auto_headers=("accept-encoding", "user-agent"),
         auto_decompress=False,
