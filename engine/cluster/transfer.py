@@ -4,8 +4,8 @@
     compute  token_ms * tokens
 
 Both costs are straight lines, so only two answers can be best: fetch nothing, or fetch every block that
-the other replica has and this one lacks. `TransferCosts` has the prices; a gateway measures them when
-its replicas start (`server/gateway/`).
+the other replica has and this one lacks. `TransferCosts` has the prices; a gateway learns them from the
+moves and the prompts of its requests (`server/gateway/prices.py`).
 
 Every answer obeys three rules:
 

@@ -12,9 +12,9 @@ A move is worth it if it takes less time than computing the prompt on the decode
 would wait (`engine/cluster/transfer.py`). The prices come from the moves and the steps of real requests
 (`prices.py`).
 
-Nothing depends on a move. If the prefill replica fails, in step 1 or 2, or has no room, or the blocks
-are evicted too soon, the decode replica computes what it lacks. Without a decode replica, any replica
-serves the request.
+Nothing depends on a move. If the prefill replica fails, in step 1 or 2, or has no room, or takes too
+long, or the blocks are evicted too soon, the decode replica computes what it lacks. Without a decode
+replica, any replica serves the request.
 
 Source: vLLM's disaggregated prefill with a proxy (`examples/disaggregated/`): there, too, the prompt is
 first sent with max_tokens=1, and the decode instance gets the original request.

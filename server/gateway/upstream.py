@@ -167,8 +167,11 @@ async def refused(response: aiohttp.ClientResponse) -> RefusedError:
 async def lost(follower: "Follower", within: float | None = None) -> AsyncIterator[asyncio.Timeout]:
     """Run a block that needs a replica, for at most `within` seconds unless it is rescheduled.
 
-    Raises LostError if the replica or the connection fails, or if the time is up.
+    Raises LostError if the replica or the connection fails, or if the time is up. Nothing waits for a
+    replica that was ejected because it is silent.
     """
+    if (fault := follower.health.ejection) and fault.noticed == "silent":
+        raise LostError(fault.why, fault.noticed, follower)
     deadline = asyncio.timeout(within)
     try:
         async with follower.work.block(), deadline:
