@@ -20,8 +20,9 @@ But if a single prefix fills the batch of its replica, then copying it is the on
 work. So the weight falls to 1 where the replica with the prefix has more requests than this one: from
 0.4 batches more to 0.9 batches more.
 
-Ties go to the replica with the most free memory. In a large cluster, only the replicas with the lowest
-scores are compared term by term, and the one with the longest prefix.
+Ties go to the replica with the most free memory. In a large cluster, only some replicas are compared
+term by term: those with a prefix, if one of them has a lower score than any other can have, or else
+those with the lowest scores and the one with the longest prefix.
 
 Source: Dynamo's KV router (`lib/llm/src/kv_router/scheduler.rs`), which also follows events and adds
 the blocks to compute and the load; llm-d's precise prefix scorer (`pkg/plugins/scorer`), whose
@@ -36,6 +37,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from math import inf
 from typing import ClassVar, NamedTuple
 
 from engine.cluster.block_index import BlockIndex, Keys
@@ -99,6 +101,7 @@ class PrefixEvents(Router):
     _guesses: Guesses = field(init=False, repr=False)
     _index: BlockIndex = field(init=False, repr=False, default_factory=BlockIndex)
     _known: dict[str, _Known] = field(init=False, repr=False, default_factory=dict)
+    _fewest_seats: float = field(init=False, repr=False, default=inf)  # of all replicas so far
     _owed_by: dict[int, tuple[str, int]] = field(init=False, repr=False, default_factory=dict)
     _last: _Prompt = field(init=False, repr=False, default=_Prompt(0, {}, {}, {}))
 
@@ -114,14 +117,13 @@ class PrefixEvents(Router):
         hits, num_tokens = prompt.hits, len(tokens)
         holders = [replica for replica in replicas if replica.id in hits]
         holder = max(holders or replicas, key=lambda one: (hits.get(one.id, 0), -one.in_flight))
-        contenders = replicas
-        if len(replicas) > CONTENDERS:
+        contenders, most = replicas, holder.in_flight
+        if is_large := len(replicas) > CONTENDERS:
+            contenders = holders if len(holders) <= CONTENDERS else []
+        terms, scores = self._compared(contenders, most, num_tokens, hits)
+        if is_large and not self._suffices(scores, most, num_tokens):
             contenders = self._cheapest(replicas, hits, holder, num_tokens)
-        terms = {
-            one.id: self._terms(one, holder.in_flight, num_tokens, hits.get(one.id, 0))
-            for one in contenders
-        }
-        scores = {id_: sum(its.values()) for id_, its in terms.items()}
+            terms, scores = self._compared(contenders, most, num_tokens, hits)
         replica, ties = best(
             scores, lambda id_: {"free": self._known[id_].room, "draw": self._rng.random()}
         )
@@ -133,6 +135,23 @@ class PrefixEvents(Router):
             terms,
             ties,
         )
+
+    def _compared(
+        self, replicas: Sequence[Replica], most: int, num_tokens: int, hits: dict[str, int]
+    ) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+        """Return the terms and the scores of replicas."""
+        terms = {
+            one.id: self._terms(one, most, num_tokens, hits.get(one.id, 0)) for one in replicas
+        }
+        return terms, {id_: sum(its.values()) for id_, its in terms.items()}
+
+    def _suffices(self, scores: dict[str, float], most: int, num_tokens: int) -> bool:
+        """Return whether no replica can have a lower score than these, which are all with a prefix.
+
+        Any other replica computes the whole prompt, at the full weight if the holder is not busy.
+        """
+        lowest = min(scores.values(), default=inf)
+        return lowest < self.compute_weight * num_tokens and most <= RELIEF[0] * self._fewest_seats
 
     def _terms(self, candidate: Replica, most: int, num_tokens: int, hit: int) -> dict[str, float]:
         """Return the terms of a replica's score.
@@ -210,6 +229,7 @@ class PrefixEvents(Router):
         if known := self._known.get(replica):
             for key in known.tree.apply(event):
                 self._guesses.confirm(replica, key)
+            self._fewest_seats = min(self._fewest_seats, known.tree.seats)
             if not self.guesses:
                 known.owed = known.tree.owed
 
