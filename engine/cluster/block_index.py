@@ -47,6 +47,7 @@ class BlockIndex:
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}  # token slots in a replica's block
         self._bits: dict[str, int] = {}
+        self._names: dict[int, str] = {}  # by bit
         self._holders: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -54,14 +55,14 @@ class BlockIndex:
 
     def join(self, replica: str, block_size: int) -> None:
         """Add a replica that has no blocks."""
-        used = set(self._bits.values())
-        bits = (1 << index for index in range(len(used) + 1))
-        self._bits[replica] = next(bit for bit in bits if bit not in used)
+        bits = (1 << index for index in range(len(self._names) + 1))
+        bit = next(bit for bit in bits if bit not in self._names)
+        self._bits[replica], self._names[bit] = bit, replica
         self._sizes[replica] = block_size
 
     def leave(self, replica: str) -> None:
         """Remove a replica. Its blocks must have been discarded before."""
-        del self._bits[replica], self._sizes[replica]
+        del self._names[self._bits.pop(replica)], self._sizes[replica]
 
     def add(self, replica: str, keys: Iterable[int]) -> None:
         """Note that a replica has these blocks."""
@@ -119,5 +120,8 @@ class BlockIndex:
         if chain:
             yield from ((replica, len(chain)) for replica in self._named(matching))
 
-    def _named(self, bits: int) -> list[str]:
-        return [replica for replica, bit in self._bits.items() if bit & bits]
+    def _named(self, bits: int) -> Iterator[str]:
+        while bits:
+            lowest = bits & -bits
+            yield self._names[lowest]
+            bits ^= lowest
