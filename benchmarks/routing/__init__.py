@@ -69,13 +69,12 @@ def main(
     names = workloads.split(",") if workloads else list(WORKLOADS)
     draws, figures = _numbers(seeds), dict[str, object]()
     for count in _numbers(replicas):
-        figures[f"simulated on {count}"] = _compared(
-            f"{count} simulated replicas",
-            names,
-            lambda router, name, count=count: [
-                simulated(router, name, count, seed) for seed in draws
-            ],
-        )
+
+        def play(router: str, name: str, count: int = count) -> list[Result]:
+            return [simulated(router, name, count, seed) for seed in draws]
+
+        title = f"{count} simulated replicas"
+        figures[f"simulated on {count}"] = _compared(title, names, play)
     if seconds:
         with two_servers() as servers:
             figures["served on 2"] = _compared(
