@@ -126,9 +126,9 @@ class Dispatcher:
         Raises NoReplicaError if none of the replicas is alive, and RouterError for a mistake of a
         learner's router.
         """
-        candidates = [
-            replica for replica in self.replicas.values() if among is None or replica.id in among
-        ]
+        candidates = list(self.replicas.values())
+        if among is not None:
+            candidates = [replica for replica in candidates if replica.id in among]
         if not candidates:
             names = "" if among is None else f" of {', '.join(sorted(among))}"
             raise NoReplicaError(f"request {request} cannot be routed: no replica{names} is alive")
