@@ -26,7 +26,7 @@ SCRIPT = Path(__file__).parents[2] / "visualizer/frontend/test/cluster/rows.js"
 _US_PER_MS = 1000
 
 _T, _N, _R = r"[\d.,]+ m?s", r"[\d,.]*\d", r"[\w-]+"
-_LENGTH = r"(?P<prompt>\d+)(?: \+ (?P<output>\d+))? (?:prompt tokens|tokens of prompt and answer)"
+_LENGTH = r"(?P<prompt>\d+)(?: \+ (?P<output>\d+))? (?:prompt )?tokens"
 _COSTS = (
     rf"(?:: (?P<score>{_N}),(?: and (?P<next>{_N})|(?P<equal> as)) at replica (?P<rival>{_R})"
     r"(?P<chance>, by chance)?)?"
@@ -67,9 +67,12 @@ _CLAUSES = tuple(
         rf" ?At (?P<failed>{_T}) (?:replica (?P<where>{_R})|no replica) (?P<verb>[a-z ]+?)"
         rf"(?: of (?P<after>{_T}))?; .+?"
         r" (?:had (?P<had>\d+) tokens?|waited for (?P<hop>[a-zA-Z ]+))\.",
-        rf" Replica (?P<to>{_R}) computes (?P<computed>\d+) of the {_LENGTH} again(?:, as it has"
-        rf" (?P<found>\d+) in its cache)?(?:, and the next token comes (?P<pause>{_T}) after the last"
-        r" one)?\.",
+        rf" Replica (?P<to>{_R}) has (?P<found>\d+) of the {_LENGTH} in its cache and computes"
+        rf" (?P<computed>\d+) again(?:; the next token comes (?P<pause>{_T}) after the last one)?\.",
+        rf" Replica (?P<to>{_R}) (?P<whole>computes) the {_LENGTH} again"
+        rf"(?:; the next token comes (?P<pause>{_T}) after the last one)?\.",
+        rf" It goes on after (?P<output>\d+) tokens?"
+        rf"(?:; the next token comes (?P<pause>{_T}) after the last one)?\.",
         rf" (?P<blocks>\d+) blocks? come from replica (?P<source>{_R})(?:, and it finds (?P<found>\d+)"
         r" tokens)?\.",
         rf" Its first (?P<moved>\d+) tokens, (?P<blocks>\d+) blocks?, move to replica (?P<target>{_R})"
@@ -273,7 +276,7 @@ class _Decision:
         return {
             "again": self._event.attempt > 1,
             "lost": self._row.lost,
-            "computed": self._event.output > 0 and self._row.cached_tokens is not None,
+            "computed": self._event.output > 0 and bool(self._row.cached_tokens),
         }
 
     def _others(self, of: Mapping[str, float]) -> dict[str, float]:
@@ -427,6 +430,9 @@ class _Decision:
     def _computed(self, said: str, _: object) -> bool:
         length = self._event.prompt + self._event.output
         return int(said) == length - (self._row.cached_tokens or 0)
+
+    def _whole(self, _said: str, _: object) -> bool:
+        return self._row.cached_tokens == 0
 
     def _pause(self, said: str, _: object) -> bool:
         before = [

@@ -4,6 +4,7 @@
  */
 
 import { duration } from "../model/duration.ts";
+import type { RequestSpan } from "../model/request_spans.ts";
 import { bold, count, list, type Span, say } from "../model/words.ts";
 import { clusterFacts, predictedHit } from "./cluster_facts.ts";
 import type { ClusterModel, ClusterRequest, Failure, Route } from "./cluster_model.ts";
@@ -69,7 +70,7 @@ function bestOther(route: Route, of: Record<string, number>, sign: number) {
 
 /** What a decision's hits are a part of: a request that is continued takes its output along. */
 export const lengthWords = ({ prompt, output }: Route) =>
-  output ? `${prompt} + ${output} tokens of prompt and answer` : `${prompt} prompt tokens`;
+  output ? `${prompt} + ${output} tokens` : `${prompt} prompt tokens`;
 
 /** ", because ...": why the router chose the replica, as far as the decision's own numbers say it. */
 function becauseOf(route: Route) {
@@ -191,6 +192,7 @@ function found(model: ClusterModel, route: Route) {
   const delivered = model.delivered(route);
   const predicted = predictedHit(route);
   const move = route.request.moves.findLast(({ target }) => target === route.replica);
+  if (route.output && delivered !== null) return say``; // `continued` tells it
   if (move)
     return say`${count(move.blocks, "block")} come from replica ${move.source}${delivered === null ? "" : `, and it finds ${delivered} tokens`}.`;
   if (delivered === null || (!predicted && !delivered)) return say``;
@@ -214,9 +216,9 @@ function queued(model: ClusterModel, route: Route) {
   if (!admission) return isOver(route) ? say`` : say`It has not been admitted yet.`;
   const wait = run.startOf(admission.step) - route.at;
   if (!(wait > SHORT_WAIT * run.axis.typical)) return say``;
-  // A step before it arrived says nothing of why it waited.
-  const isSeen = span.examined < admission.step;
+  const isSeen = wasSeen(span);
   const { reason } = isSeen ? run.model.waitAt(admission.step - 1, span.id) : { reason: null };
+  if (!isSeen && route.output) return say``;
   if (!isSeen)
     return say`${tagOf(route.request)} is admitted ${duration(wait)} later, by the first step after its arrival.`;
   const cause = WAITS[reason ?? ""] ?? "in the queue";
@@ -228,6 +230,10 @@ function queued(model: ClusterModel, route: Route) {
   const others = idle.length ? say`; seats: ${list(idle, 3)}` : say``;
   return say`${tagOf(route.request)} waits ${duration(wait)} ${cause}${others}.`;
 }
+
+/** Whether a step before its admission could have admitted a request; one before its arrival could not. */
+export const wasSeen = ({ examined, admissions: [first] }: RequestSpan) =>
+  first !== undefined && examined < first.step;
 
 /** Whether the way of a request went on, or ended, after a decision. */
 const isOver = ({ request, index, isLost }: Route) =>
@@ -383,13 +389,16 @@ export function continuationOf(model: ClusterModel, route: Route): Continuation 
 function continued(model: ClusterModel, route: Route) {
   const told = continuationOf(model, route);
   if (!told) return say``;
-  const { output, found, computed, from, to } = told;
+  const { output, found: cached, computed, from, to } = told;
+  const subject = `Replica ${route.replica}`;
   const cost =
     computed === null
       ? `It goes on after ${count(output, "token")}`
-      : `Replica ${route.replica} computes ${computed} of the ${lengthWords(route)} again${found ? `, as it has ${found} in its cache` : ""}`;
+      : cached
+        ? `${subject} has ${cached} of the ${lengthWords(route)} in its cache and computes ${computed} again`
+        : `${subject} computes the ${lengthWords(route)} again`;
   if (from === null || to === null) return say`${cost}.`;
-  return say`${cost}, and the next token comes ${duration(to - from)} after the last one.`;
+  return say`${cost}; the next token comes ${duration(to - from)} after the last one.`;
 }
 
 /** The reason in a few words, for the table. */

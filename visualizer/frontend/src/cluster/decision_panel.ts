@@ -15,7 +15,7 @@ import type { Replica } from "./replica.ts";
 
 const BOXES = 6; // seats that are drawn one by one
 const MOST = 12; // replicas in the table
-const TERMS = 4; // forms of a score's terms
+const TERMS = 5; // forms of a score's terms
 
 export class DecisionPanel extends Part<ClusterBoard> {
   element = h("section.decision", { "aria-label": "The decision" });
@@ -75,31 +75,29 @@ const promptWords = (route: Route) =>
 function sumNodes({ terms, scores, replica: chosen }: Route, ids: string[]) {
   const names = [...new Set(ids.flatMap((id) => Object.keys(terms[id] ?? {})))];
   const most = Math.max(...ids.map((id) => scores[id] ?? 0)) || 1;
-  const swatch = (i: number) => h("i", { class: `summand t${i % TERMS}` });
-  const bar = (id: string) => {
-    const parts = names.map((name, i) => {
-      const part = swatch(i);
-      part.style.width = `${(100 * Math.max(0, terms[id]?.[name] ?? 0)) / most}%`;
+  const swatch = (name: string) =>
+    h("i", { class: `summand t${names.indexOf(name) % TERMS}`, "data-term": name });
+  const sumOf = (id: string) => {
+    const parts = Object.entries(terms[id] ?? {}).filter(([, value]) => value);
+    const bar = parts.map(([name, value]) => {
+      const part = swatch(name);
+      part.style.width = `${(100 * Math.max(0, value)) / most}%`;
       return part;
     });
-    return h("span.sum.line", ...parts);
-  };
-  const rowOfSum = (id: string) =>
-    h(
-      "tr",
-      { class: id === chosen ? "chosen" : null, "data-replica": id, "data-score": scores[id] },
-      h("th", { scope: "row" }, id),
-      h("td", bar(id)),
-      ...names.map((name) => h("td.score", numberWords(terms[id]?.[name] ?? 0))),
+    const words = parts.flatMap(([name, value], i) => [
+      i ? " + " : " ",
+      h("span.one", swatch(name), `${name} ${numberWords(value)}`),
+    ]);
+    return h(
+      `div.sum${id === chosen ? ".chosen" : ""}`,
+      { "data-replica": id, "data-score": scores[id] },
+      h("strong", id),
+      h("span.added.line", ...bar),
+      h("p.small", h("strong", numberWords(scores[id] ?? 0)), parts.length ? " =" : "", ...words),
     );
-  const heads = names.map((name, i) => h("th", { scope: "col" }, swatch(i), name));
+  };
   return [
-    h(
-      "table.sums",
-      h("caption", "Each score is the sum of its terms"),
-      h("thead", h("tr", h("th", { scope: "col" }, ""), h("th", { scope: "col" }, ""), ...heads)),
-      h("tbody", ...ids.map(rowOfSum)),
-    ),
+    h("div.sums", { role: "group", "aria-label": "How the scores add up" }, ...ids.map(sumOf)),
   ];
 }
 

@@ -11,7 +11,7 @@ import { BLEED } from "../drawing/timeline.ts";
 import { duration } from "../model/duration.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import type { Move, Route } from "./cluster_model.ts";
-import { continuationOf, failuresBefore } from "./cluster_words.ts";
+import { continuationOf, failuresBefore, wasSeen } from "./cluster_words.ts";
 import { HEAD } from "./replica_group.ts";
 
 const DIRECT = 10; // px between decision and admission that need no detour
@@ -97,7 +97,9 @@ export class PathOverlay extends Part<ClusterBoard> {
     else if (end - x < DIRECT) points.push([x, lane], [Math.max(end + 1, x + 1), lane]);
     else {
       points.push([x, group.queueY], [end - 3, group.queueY], [end - 3, lane + 7]);
-      label = `${duration(admitted - route.at)} in the queue`;
+      const span = cluster.model.spanOf(route);
+      const where = span && wasSeen(span) ? "in the queue" : "until its first step";
+      label = `${duration(admitted - route.at)} ${where}`;
     }
     this.#stroke(points, isChosen ? LINE : 1.5, cluster.hueOf(route));
     if (label && isChosen) {

@@ -184,7 +184,7 @@ test("a request that fails over is told with what failed and what its client had
   );
   const words = plain(clusterSentence(model, model.routes.at(-1)));
   assertNames(words, "23.5 ms", "replica b", "connection", "1 token", "again", "replica a");
-  assertNames(words, "computes 6", "5 + 1", "3 ms after");
+  assertNames(words, "computes the 5 + 1", "3 ms after");
   const { retried, continued, ttft } = clusterFacts(model);
   assert.deepEqual([retried, continued], [1, 1]);
   assert.equal(ttft.at(-1).value, 2500);
