@@ -8,13 +8,15 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from engine import ClusterLog, simulate_cluster
-from engine.cluster.events import Moved, Routed
+from engine.cluster.events import Moved, ReplicaLeft, Routed
+from engine.core.log.vocabulary import Admitted
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage, counts_at
 from tests.visualizer.clusters import (
     COST,
     config,
     crowd,
+    faults,
     prefill_and_decode,
     speakers,
     three_replicas,
@@ -220,6 +222,38 @@ def test_a_comparison_lists_the_requests_and_opens_either_run(new_page, tmp_path
     expect(root.locator(".underglass.cluster")).to_have_attribute("data-requests", "28")
     root.locator("[data-act=show-both]").click()
     expect(root.locator(".requests")).to_be_visible()
+
+
+def test_a_replica_that_is_gone_offers_no_seats_and_comes_back_with_its_earlier_lanes(opened):
+    log = faults()["kill"]
+    left = next(event for event in log if isinstance(event, ReplicaLeft))
+    board = opened(log, 1280, at_ms=left.t["at"] / 1000 + 1)
+    group = board.root.locator(f".replica[data-replica='{left.replica}']")
+    expect(group).to_have_attribute("data-there", "false")
+    expect(group).to_have_attribute("data-seats", "0")
+    expect(group.locator(".count")).to_contain_text(left.why)
+    expect(board.root.locator(".absence").first).to_contain_text(left.why)
+    expect(board.root.locator(f".tree[data-replica='{left.replica}']")).to_be_hidden()
+    board.press("End")
+    expect(group).to_have_attribute("data-there", "true")
+    expect(group).to_have_attribute("data-runs", "2")
+    runs = [run.parts[0].each(Admitted) for run in log.runs[left.replica]]
+    requests = sum(len({event.request for event in run}) for run in runs)
+    lanes = group.locator(".lanes canvas")
+    expect(lanes).to_have_attribute("aria-label", re.compile(rf"\b{requests} requests"))
+
+
+def test_a_score_is_drawn_as_the_sum_of_its_terms(opened):
+    log = faults()["kill"]
+    board = opened(log, 1280)
+    board.press("Escape", "ArrowDown")
+    event = next(event for event in log if isinstance(event, Routed))
+    for replica, terms in event.terms.items():
+        its = board.root.locator(f".sum[data-replica='{replica}']")
+        expect(its).to_have_attribute("data-score", f"{sum(terms.values()):g}")
+        drawn = its.locator(".added [data-term]")
+        names = [drawn.nth(i).get_attribute("data-term") for i in range(drawn.count())]
+        assert names == [name for name, value in terms.items() if value]
 
 
 def test_moved_blocks_leave_one_map_and_arrive_at_the_other(opened):

@@ -296,7 +296,8 @@ def test_a_cluster_tells_its_decisions(name: str) -> None:
     routed = [event for event in events if isinstance(event, c.Routed)]
     moves = [event for event in events if isinstance(event, c.Moved)]
     left = [event for event in events if isinstance(event, c.ReplicaLeft)]
-    lost = [event.replica for event in events if isinstance(event, c.RequestLost)]
+    lost = {event.request for event in events if isinstance(event, c.RequestLost)}
+    saved = {event.request for event in routed if event.output}
     for scene in read(log).tour:
         if scene.replica:
             check(log.replicas[scene.replica], [scene])
@@ -315,7 +316,7 @@ def test_a_cluster_tells_its_decisions(name: str) -> None:
             facts |= {"routed request": one.request, "chosen": one.replica, "reason": one.reason}
             facts |= {"hit": one.hits.get(at, 0), "load": one.loads.get(at, 0)}
             facts |= {"prompt": one.prompt, "cached": rows[index].cached_tokens}
-            facts |= {"most cached": most, "lost": lost.count(at)}
+            facts |= {"most cached": most, "lost": len(lost), "continued": len(saved)}
             facts["moved in all"] = sum(e.tokens for e in moves if (e.source, e.target) == pair)
             for gone in left[:1]:
                 facts |= {"left": gone.replica, "why": gone.why}

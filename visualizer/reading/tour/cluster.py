@@ -17,12 +17,12 @@ from visualizer.reading.why.find import request_names, unique_names
 _OF_A_REPLICA = (the_queue, the_preemption, the_wait)
 # What the router compared, in words that follow "because".
 BECAUSE = {
-    "longest_prefix": "it has the longest cached prefix",
+    "longest_prefix": "the router knows of no longer cached prefix",
     "prefix_on_its_way": "a request on its way there computes the same prefix",
-    "lowest_cost": "a longer prefix elsewhere would cost more waiting",
+    "lowest_cost": "a longer prefix elsewhere would cost more in all",
     "least_work": "no replica has the prefix, and it has the least work",
-    "least_loaded": "it has the fewest requests",
-    "less_loaded_of_two": "it has fewer requests than the other one that was drawn",
+    "least_loaded": "no replica has fewer requests",
+    "less_loaded_of_two": "the other one that was drawn does not have fewer requests",
     "least_cached": "it has the most room for a new prefix",
     "load_unbalanced": "the loads differ too much for the prefix to count",
     "random": "the router chooses at random",
@@ -60,7 +60,7 @@ def _share(of: _Cluster) -> Scene | None:
         facts.number("decisions", len(of.routed), "decision"),
         facts.number("replicas", len(replicas), "replica"),
     ]
-    said = [sentence("The router makes {} and has {} to choose from.", *claims)]
+    said = [sentence("The router makes {}, and {} take part in the run.", *claims)]
     name, number = (
         facts.said("busiest", busiest),
         at.some("routed", counts[busiest], len(of.routed)),
@@ -84,6 +84,15 @@ def _share(of: _Cluster) -> Scene | None:
     )
 
 
+def _because(event: c.Routed) -> str:
+    """Return why a replica was chosen, as far as the decision's own numbers say it."""
+    if event.reason == "least_loaded" and event.loads.get(event.replica, 0) > min(
+        event.loads.values(), default=0
+    ):
+        return "it costs least there"  # logs of earlier versions called a low score a low load
+    return BECAUSE[event.reason]
+
+
 def _routing(
     of: _Cluster, kind: str, title: str, index: int, more: list[tuple[str | Claim, ...]]
 ) -> Scene:
@@ -91,7 +100,7 @@ def _routing(
     event = of.routed[index]
     facts, chosen = of.facts.at(decision=index), event.replica
     name, where = facts.name("routed request", event.request), facts.said("chosen", chosen)
-    because = facts.said("reason", event.reason, BECAUSE[event.reason])
+    because = facts.said("reason", event.reason, _because(event))
     said = [sentence("{} goes to replica {}, because {}.", name, where, because), *more]
     bars = []
     for replica in sorted(event.loads | event.hits):
@@ -115,7 +124,8 @@ def _routing(
 
 def _largest_hit(of: _Cluster) -> Scene | None:
     """Tell the decision whose replica was predicted to have the most tokens cached."""
-    hits = [event.hits.get(event.replica, 0) for event in of.routed]
+    # A request that goes on elsewhere takes its output along, which is no prompt.
+    hits = [0 if event.output else event.hits.get(event.replica, 0) for event in of.routed]
     index = max(range(len(hits)), key=lambda one: (hits[one], -one), default=0)
     if not hits or not hits[index]:
         return None
@@ -166,7 +176,10 @@ def _wrong(of: _Cluster) -> Scene | None:
     moved = {event.request for event in of.log if isinstance(event, c.Moved)}
     errors = [
         abs(row.predicted_tokens - row.cached_tokens)
-        if row.cached_tokens is not None and row.request not in moved
+        if row.cached_tokens is not None
+        and row.prompt_tokens
+        and not row.output_tokens
+        and row.request not in moved
         else 0
         for row in of.rows
     ]
@@ -189,8 +202,9 @@ def _losses(of: _Cluster) -> list[Scene]:
     if left is None:
         return []
     facts = of.facts.at(replica=left.replica)
-    lost = sum(isinstance(one, c.RequestLost) and one.replica == left.replica for one in of.log)
+    lost = len({one.request for one in of.log if isinstance(one, c.RequestLost)})
     again = len({event.request for event in of.routed if event.attempt > 1})
+    saved = len({event.request for event in of.routed if event.output})
     said = [
         sentence(
             "Replica {} leaves: “{}”.",
@@ -198,12 +212,15 @@ def _losses(of: _Cluster) -> list[Scene]:
             facts.said("why", left.why),
         )
     ]
-    gone = capital(facts.number("lost", lost, "request"))
-    said.append(sentence(f"{{}} {verb(lost, 'is', 'are')} lost with it.", gone))
+    gone, twice = (of.facts.number("lost", lost, "request"), of.facts.number("again", again))
+    template = f"In the whole run, {{}} {verb(lost, 'ends', 'end')} with an error"
     if again:
-        twice = of.facts.number("again", again, "request")
-        template = f"In the whole run, {{}} {verb(again, 'is', 'are')} routed a second time."
-        said.append(sentence(template, twice))
+        template += f", and {{}} {verb(again, 'is', 'are')} sent to another replica"
+    said.append(sentence(f"{template}.", *[gone, twice][: 1 + bool(again)]))
+    if saved:
+        number = capital(of.facts.number("continued", saved, "request"))
+        had = f"after output that {verb(saved, 'its client has', 'their clients have')} already"
+        said.append(sentence(f"{{}} {verb(saved, 'goes', 'go')} on there {had}.", number))
     return [
         Scene(
             kind="left",

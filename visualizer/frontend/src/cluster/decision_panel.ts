@@ -57,7 +57,7 @@ function decisionNodes({ model }: ClusterBoard, route: Route) {
     ...(Object.keys(terms).length
       ? sumNodes(
           route,
-          rows.map(({ id }) => id),
+          rows.map(({ id }) => id).filter((id) => terms[id]),
         )
       : []),
     tie ? h("p", `${tie}.`) : "",
