@@ -2,15 +2,17 @@
 
     python -m benchmarks chaos --runs 10 --seconds 40     # or: make chaos ARGS="--runs 10"
 
-Three servers run behind links that can be held, cut and slowed, and a gateway over their addresses. In
-each run, requests of all kinds arrive at random times, and faults strike processes and connections.
-Workload, faults and times follow from the run's seed, which is printed. Afterwards `checks.py` compares
-what each client saw with the answers of a server without faults, folds the cluster log, and asks the
-servers what they still hold. In runs with an odd seed, prefill and decode replicas are apart.
+Three servers run behind links that can be held, cut and slowed, and a gateway over their addresses; or,
+with `--kind ray`, three replicas on Ray, two of them on a second machine. In each run, requests of all
+kinds arrive at random times, and faults strike processes and connections. Workload, faults and times
+follow from the run's seed, which is printed. Afterwards `checks.py` compares what each client saw with
+the answers of a server without faults, folds the cluster log, and asks the servers what they still hold.
+In runs with an odd seed, prefill and decode replicas are apart.
 
     traffic.py   the requests, and what their clients saw
     network.py   the links between gateway and replicas
     cluster.py   the processes
+    on_ray.py    the processes of `--kind ray`
     faults.py    the faults
     checks.py    what must be true
     runs.py      a run, and its report
@@ -24,8 +26,6 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,19 +33,22 @@ from typing import Annotated, Any
 import typer
 from tqdm import tqdm
 
-from benchmarks.chaos.cluster import Listed
-from benchmarks.chaos.faults import KINDS
+from benchmarks.chaos.cluster import Cluster, Listed, alone, running
+from benchmarks.chaos.faults import KINDS, names_for
 from benchmarks.chaos.kills import measure
+from benchmarks.chaos.on_ray import OnRay
 from benchmarks.chaos.runs import Plan, Row, plan, run
 from benchmarks.chaos.traffic import Question, expected, questions
 from benchmarks.harness import save
 
 POOL = 48  # different questions
+CLUSTERS: dict[str, type[Cluster]] = {"list": Listed, "ray": OnRay}
 
 
 def main(  # noqa: PLR0917
     runs: Annotated[int, typer.Option(help="how many runs")] = 10,
     seconds: Annotated[float, typer.Option(help="how long requests arrive in a run")] = 40.0,
+    kind: Annotated[str, typer.Option(help=f"of cluster: {', '.join(CLUSTERS)}")] = "list",
     seed: Annotated[int, typer.Option(help="of the first run; the others count on")] = 0,
     rate: Annotated[float, typer.Option(help="requests per second, beside bursts")] = 2.0,
     faults: Annotated[int, typer.Option(help="faults per run")] = 6,
@@ -58,6 +61,8 @@ def main(  # noqa: PLR0917
     """Run faults under traffic; the exit status is 1 if a promise was broken."""
     if unknown := set(only or ()) - KINDS.keys():
         raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    if kind not in CLUSTERS:
+        raise typer.BadParameter(f"kind must be of {', '.join(CLUSTERS)}, got {kind}")
     directory = Path(tempfile.mkdtemp(prefix="underglass-chaos-"))
     if scenario == "kills":
         told = asyncio.run(_kills(directory, streams, kills, seed))
@@ -65,11 +70,14 @@ def main(  # noqa: PLR0917
         save("chaos-kills", told)
         broken = told["streams"] - told["complete"]
     else:
+        cluster = CLUSTERS[kind](directory)
+        names = only or names_for(kind)
         drawn = [
-            plan(number, seconds, rate, faults, only or list(KINDS), POOL)
+            plan(number, seconds, rate, faults, names, POOL, cluster.spared)
             for number in range(seed, seed + runs)
         ]
-        rows = asyncio.run(_random(directory, drawn, questions(POOL, random.Random(seed), tokens)))
+        pool = questions(POOL, random.Random(seed), tokens)
+        rows = asyncio.run(_random(cluster, directory, drawn, pool))
         save("chaos", {"runs": [asdict(row) for row in rows]})
         broken = sum(row.violations for row in rows)
     if broken:
@@ -77,10 +85,13 @@ def main(  # noqa: PLR0917
         sys.exit(1)
 
 
-async def _random(directory: Path, plans: list[Plan], pool: list[Question]) -> list[Row]:
+async def _random(
+    cluster: Cluster, directory: Path, plans: list[Plan], pool: list[Question]
+) -> list[Row]:
     rows = list[Row]()
-    async with running(Listed(directory)) as cluster:
-        answers = await expected(cluster.server_url, pool)
+    with alone() as url:
+        answers = await expected(url, pool)
+    async with running(cluster):
         for what in tqdm(plans, desc="chaos", disable=None):
             row, _ = await run(cluster, what, pool, answers, directory / f"run-{what.seed}")
             rows.append(row)
@@ -91,13 +102,3 @@ async def _random(directory: Path, plans: list[Plan], pool: list[Question]) -> l
 async def _kills(directory: Path, streams: int, kills: int, seed: int) -> dict[str, Any]:
     async with running(Listed(directory)) as cluster:
         return await measure(cluster, streams=streams, kills=kills, seed=seed)
-
-
-@asynccontextmanager
-async def running(cluster: Listed) -> AsyncIterator[Listed]:
-    """Start a cluster's servers, and end all its processes after the block."""
-    try:
-        await cluster.start()
-        yield cluster
-    finally:
-        await cluster.stop()

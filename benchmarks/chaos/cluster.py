@@ -1,15 +1,15 @@
-"""The cluster under test: three servers behind links, and a gateway over their addresses.
+"""The cluster under test: three replicas and a gateway, whose processes are started again after faults.
 
-`Listed` starts and starts again the processes that faults have ended. It asks the servers themselves,
-not the gateway, whether they are ready and what they hold.
+Listed   three servers behind links, and a gateway over their addresses
+OnRay    in `ray.py`: two raylets as two machines
 """
 
 import asyncio
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -19,12 +19,31 @@ from server.process import BackgroundServer
 from underglass import child
 
 KEY = "chaos"
+GATEWAY, MACHINE, CONTROLLER = "gateway", "machine", "controller"  # targets beside the replicas
 REPLICAS = 3
-ROLES = "prefill=1,decode=2"
+ROLES = ("--roles", "prefill=1,decode=2")
+# Shorter than the defaults, so that a held connection is given up while the run lasts.
+DEADLINES = ("--deadline", "first_token=10", "--deadline", "stream=5")
 # Small caches are evicted during a run, and small batches let requests wait.
 ENGINE = ("--max-kv-tokens", "4096", "--token-budget", "128", "--threads", "1")
 _WINDOW = "2000000"  # events; nothing may leave the log before it is checked
 _POLL = 0.1
+
+
+async def health_of(url: str) -> dict[str, Any] | None:
+    """Return what a server says about itself, or None if it does not answer."""
+    try:
+        async with asyncio.timeout(5):
+            reply = await ask(url, "/health")
+        return dict(reply.json()) if reply.status in (200, 503) else None
+    except (OSError, TimeoutError, ValueError):
+        return None
+
+
+def engine_of(server: psutil.Process) -> psutil.Process | None:
+    """Return a server's engine process."""
+    children = server.children(recursive=True)
+    return next((one for one in children if "engine_child" in " ".join(one.cmdline())), None)
 
 
 class Replica:
@@ -54,21 +73,15 @@ class Replica:
         with suppress(psutil.NoSuchProcess):
             assert self.server is not None
             found["server"] = psutil.Process(self.server.process.pid)
-            for one in found["server"].children(recursive=True):
-                if any("engine_child" in part for part in one.cmdline()):
-                    found["engine"] = one
+            if engine := engine_of(found["server"]):
+                found["engine"] = engine
         return found
 
     async def health(self) -> dict[str, Any] | None:
         """Return what the server says about itself, or None if it does not answer."""
         if self.server is None or self.server.process.poll() is not None:
             return None
-        try:
-            async with asyncio.timeout(5):
-                reply = await ask(self.server.url, "/health")
-            return dict(reply.json()) if reply.status in (200, 503) else None
-        except (OSError, TimeoutError, ValueError):
-            return None
+        return await health_of(self.server.url)
 
     async def stop(self) -> None:
         """End the processes, whatever state they are in."""
@@ -80,32 +93,66 @@ class Replica:
             await asyncio.to_thread(self.server.stop)
 
 
-class Listed:
-    """Three servers and a gateway with `--replica`."""
+class Cluster:
+    """A gateway over three replicas, which a subclass starts.
 
-    kind = "list"
+    The targets of faults are the replicas "0", "1", "2", and GATEWAY; a subclass may have more.
+
+    stopped  the processes that a fault has stopped, by its target
+    spared   the replica that faults spare, if it must always be the same
+    """
+
+    kind = ""
+    spared: int | None = None
+    joined_within = 60.0  # seconds in which all replicas must be there again
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.replicas = [Replica(str(number), directory) for number in range(REPLICAS)]
+        self.stopped: dict[str, list[psutil.Process]] = {}
         self.gateway: BackgroundServer | None = None
         self.url = ""
-        self._roles = False
+        self._options: list[str] = []
+        self._starts = 0
 
     async def start(self) -> None:
-        """Start the servers."""
-        await asyncio.gather(*(one.link.open() for one in self.replicas))
-        await asyncio.gather(*(one.start() for one in self.replicas))
+        """Start what all runs share."""
+        raise NotImplementedError
 
-    @property
-    def server_url(self) -> str:
-        """The address of a server, without a link."""
-        return next(one.server.url for one in self.replicas if one.server is not None)
+    async def stop(self) -> None:
+        """End all processes."""
+        raise NotImplementedError
 
-    async def start_gateway(self, *, roles: bool) -> None:
+    def gateway_options(self) -> list[str]:
+        """Return how the gateway finds its replicas."""
+        raise NotImplementedError
+
+    def processes(self, target: str) -> dict[str, psutil.Process]:
+        """Return the running processes of a target, by name."""
+        assert target == GATEWAY
+        return {} if self.gateway is None else {GATEWAY: psutil.Process(self.gateway.process.pid)}
+
+    async def start_again(self, target: str) -> None:
+        """Start what was killed, unless another process does."""
+        assert target == GATEWAY
+        await self.stop_gateway()
+        await self.restart_gateway()
+
+    async def until_works(self, target: str, seconds: float | None = None) -> None:
+        """Wait until a target works again. Raises TimeoutError."""
+        del target
+        await self.until_joined(seconds)
+
+    async def health(self) -> dict[str, dict[str, Any] | None]:
+        """Return what each replica says about itself; None for one that does not answer."""
+        raise NotImplementedError
+
+    def output(self) -> str:
+        """What the processes have printed."""
+        return "" if self.gateway is None else f"--- gateway\n{self.gateway.output()}"
+
+    async def start_gateway(self, *options: str) -> None:
         """Start a gateway with an empty log, and wait until all replicas have joined."""
-        self._roles = roles
-        self.url = ""
+        self.url, self._options = "", list(options)
         await self.restart_gateway()
         await self.until_joined()
 
@@ -113,27 +160,17 @@ class Listed:
         """Start a gateway; after the first time at the same address."""
         port = self.url.rpartition(":")[2] or "0"
         command = child.python("underglass", "serve", "--port", port, "--until-stdin-closes")
-        command += ["--cluster-key", KEY, "--request-log", "off", "--log-window", _WINDOW]
-        command += [part for one in self.replicas for part in ("--replica", one.link.url)]
-        command += ["--roles", ROLES] if self._roles else []
+        command += ["--request-log", "off", "--log-window", _WINDOW, *DEADLINES]
+        command += [*self.gateway_options(), *self._options]
         self.gateway = await asyncio.to_thread(BackgroundServer, command)
         self.url = self.gateway.url
 
-    async def until_joined(self, seconds: float = 60.0) -> None:
+    async def until_joined(self, seconds: float | None = None) -> None:
         """Wait until the gateway has all replicas. Raises TimeoutError."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds or self.joined_within):
             while True:
-                with suppress(OSError, ValueError):
-                    health = (await ask(self.url, "/health")).json()
-                    ready = [one for one in health["replicas"].values() if one["status"] == "ok"]
-                    if len(ready) == REPLICAS and (not self._roles or health["moving"]):
-                        return
-                await asyncio.sleep(_POLL)
-
-    async def until_ready(self, replica: Replica, seconds: float = 60.0) -> None:
-        """Wait until a server accepts requests. Raises TimeoutError."""
-        async with asyncio.timeout(seconds):
-            while (health := await replica.health()) is None or health["status"] != "ok":
+                if _is_ready(await health_of(self.url)):
+                    return
                 await asyncio.sleep(_POLL)
 
     async def until_freed(self, seconds: float = 30.0) -> dict[str, Any]:
@@ -141,22 +178,15 @@ class Listed:
         left: dict[str, Any] = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while left := await self._left():
+                while left := {
+                    id_: one for id_, one in (await self.health()).items() if _holds(one)
+                }:
                     await asyncio.sleep(_POLL)
         return left
-
-    async def _left(self) -> dict[str, Any]:
-        told = {one.id: await one.health() for one in self.replicas}
-        return {id_: health for id_, health in told.items() if health is None or _holds(health)}
 
     async def trace(self) -> bytes:
         """Return the cluster log."""
         return (await ask(self.url, "/trace")).body
-
-    def signal_gateway(self, number: signal.Signals) -> None:
-        """Send the gateway a signal."""
-        assert self.gateway is not None
-        self.gateway.process.send_signal(number)
 
     async def stop_gateway(self) -> None:
         """End the gateway."""
@@ -165,24 +195,97 @@ class Listed:
             await asyncio.to_thread(self.gateway.stop)
             self.gateway = None
 
-    def output(self) -> str:
-        """What the gateway and the servers have printed."""
-        running: Sequence[tuple[str, BackgroundServer | None]] = [
-            ("gateway", self.gateway),
-            *((f"replica {one.id}", one.server) for one in self.replicas),
-        ]
-        return "\n".join(f"--- {name}\n{one.output()}" for name, one in running if one is not None)
+
+class Listed(Cluster):
+    """Three servers and a gateway with `--replica`."""
+
+    kind = "list"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.replicas: list[Replica] = [Replica(str(one), directory) for one in range(REPLICAS)]
+
+    async def start(self) -> None:
+        """Start the servers and their links."""
+        await asyncio.gather(*(one.link.open() for one in self.replicas))
+        await asyncio.gather(*(one.start() for one in self.replicas))
 
     async def stop(self) -> None:
-        """End all processes."""
+        """See `Cluster`."""
         await self.stop_gateway()
         await asyncio.gather(*(one.stop() for one in self.replicas))
         await asyncio.gather(*(one.link.close() for one in self.replicas))
 
+    def gateway_options(self) -> list[str]:
+        """See `Cluster`."""
+        addresses = [part for one in self.replicas for part in ("--replica", one.link.url)]
+        return ["--cluster-key", KEY, *addresses]
 
-def _holds(health: dict[str, Any]) -> bool:
+    def processes(self, target: str) -> dict[str, psutil.Process]:
+        """See `Cluster`."""
+        if target == GATEWAY:
+            return super().processes(target)
+        return self.replicas[int(target)].processes()
+
+    async def start_again(self, target: str) -> None:
+        """See `Cluster`."""
+        if target == GATEWAY:
+            await super().start_again(target)
+            return
+        await self.replicas[int(target)].stop()
+        await self.replicas[int(target)].start()
+
+    async def until_works(self, target: str, seconds: float | None = None) -> None:
+        """Ask a server itself, not the gateway."""
+        if target == GATEWAY:
+            await self.until_joined(seconds)
+            return
+        async with asyncio.timeout(seconds or self.joined_within):
+            while not _is_ready(await self.replicas[int(target)].health()):
+                await asyncio.sleep(_POLL)
+
+    async def health(self) -> dict[str, dict[str, Any] | None]:
+        """See `Cluster`."""
+        return {one.id: await one.health() for one in self.replicas}
+
+    def output(self) -> str:
+        """See `Cluster`."""
+        servers = [(one.id, one.server) for one in self.replicas if one.server is not None]
+        texts = [f"--- replica {id_}\n{server.output()}" for id_, server in servers]
+        return "\n".join([super().output(), *texts])
+
+
+def _is_ready(health: dict[str, Any] | None) -> bool:
+    """Whether a server says that it accepts requests."""
+    return health is not None and health["status"] == "ok"
+
+
+def _holds(health: dict[str, Any] | None) -> bool:
     """Whether an engine has requests, or blocks that neither are free nor can be evicted."""
+    if health is None:
+        return True
     blocks = health["blocks"]
     held = blocks["total"] - blocks["free"] - blocks["cached"]
     counts = ("waiting", "prefilling", "active", "pending_submit")
     return bool(held or any(health.get(name) for name in counts))
+
+
+@contextmanager
+def alone() -> Iterator[str]:
+    """Run one server without faults, and yield its URL."""
+    command = child.python("underglass", "serve", "--port", "0", "--until-stdin-closes")
+    with BackgroundServer([*command, *ENGINE, "--request-log", "off"]) as server:
+        yield server.url
+
+
+C = TypeVar("C", bound=Cluster)
+
+
+@asynccontextmanager
+async def running(cluster: C) -> AsyncIterator[C]:
+    """Start what a cluster's runs share, and end all its processes after the block."""
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.stop()

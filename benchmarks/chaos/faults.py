@@ -16,22 +16,25 @@ from typing import Any
 
 import psutil
 
-from benchmarks.chaos.cluster import Listed, Replica
+from benchmarks.chaos.cluster import CONTROLLER, GATEWAY, MACHINE
 
-GATEWAY = "gateway"
-Act = Callable[[Listed, Any], Awaitable[None]]
+REPLICA = "replica"
+_BOTH, _LIST, _RAY = ("list", "ray"), ("list",), ("ray",)
+Act = Callable[[Any, str], Awaitable[None]]  # of a Cluster and a target
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of fault.
 
-    target  "replica" or "gateway"
-    lasts   the least and the most seconds until it heals
-    heal    ends it; the harness then waits until the target works again
+    target    "replica", "gateway", "machine" or "controller"
+    clusters  the kinds of cluster that can have it
+    lasts     the least and the most seconds until it heals
+    heal      ends it; the harness then waits until the target works again
     """
 
     target: str
+    clusters: tuple[str, ...]
     lasts: tuple[float, float]
     strike: Act
     heal: Act
@@ -39,7 +42,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a run. Times are seconds since the run began; `target` is a replica's id."""
+    """A fault of a run. Times are seconds since the run began; a replica's `target` is its number."""
 
     at: float
     name: str
@@ -64,128 +67,155 @@ class Struck:
     error: str = ""
 
 
-def _to_processes(number: signal.Signals, *names: str) -> Act:
-    async def strike(_cluster: Listed, replica: Replica) -> None:
-        for name, process in replica.processes().items():
-            if name in names:
-                with suppress(psutil.NoSuchProcess):
-                    process.send_signal(number)
+def _send(number: signal.Signals, *names: str) -> Act:
+    async def strike(cluster: Any, target: str) -> None:
+        _signal([one for name, one in cluster.processes(target).items() if name in names], number)
 
     return strike
 
 
-def _to_gateway(number: signal.Signals) -> Act:
-    async def strike(cluster: Listed, _target: object) -> None:
-        cluster.signal_gateway(number)
+def _stop(*names: str) -> Act:
+    async def strike(cluster: Any, target: str) -> None:
+        found = [one for name, one in cluster.processes(target).items() if name in names]
+        cluster.stopped[target] = found
+        _signal(found, signal.SIGSTOP)
 
     return strike
 
 
-async def _start_again(_cluster: Listed, replica: Replica) -> None:
-    await replica.stop()
-    await replica.start()
+async def _resume(cluster: Any, target: str) -> None:
+    """Let the processes run on that were stopped, and not those that have taken their place."""
+    _signal(cluster.stopped.pop(target, []), signal.SIGCONT)
 
 
-async def _start_after_drain(_cluster: Listed, replica: Replica) -> None:
-    assert replica.server is not None
-    await asyncio.to_thread(replica.server.stop)  # it ends when its requests have
-    await replica.start()
+def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    for one in processes:
+        with suppress(psutil.NoSuchProcess):
+            one.send_signal(number)
 
 
-async def _start_gateway_again(cluster: Listed, _target: object) -> None:
-    await cluster.stop_gateway()
-    await cluster.restart_gateway()
+async def _nothing(_cluster: Any, _target: str) -> None:
+    """What was killed is started again by another process."""
 
 
-async def _wait_for_engine(cluster: Listed, replica: Replica) -> None:
-    """The server starts its engine again, but only once; later, start the server again."""
+async def _start_again(cluster: Any, target: str) -> None:
+    await cluster.start_again(target)
+
+
+async def _resume_machine(cluster: Any, target: str) -> None:
+    """A raylet that was silent for long enough finds itself expelled, and ends."""
+    await _resume(cluster, target)
     with suppress(TimeoutError):
-        await cluster.until_ready(replica, 30.0)
+        await cluster.until_works(target, 20.0)
         return
-    await _start_again(cluster, replica)
+    await cluster.start_again(target)
 
 
-async def _hold(_cluster: Listed, replica: Replica) -> None:
-    replica.link.hold()
+async def _start_after_drain(cluster: Any, target: str) -> None:
+    server = cluster.replicas[int(target)].server
+    await asyncio.to_thread(server.stop)  # it ends when its requests have
+    await cluster.start_again(target)
 
 
-async def _hold_some(_cluster: Listed, replica: Replica) -> None:
-    replica.link.hold(every=3)
+async def _wait_for_engine(cluster: Any, target: str) -> None:
+    """The server starts its engine again, but only once a minute."""
+    with suppress(TimeoutError):
+        await cluster.until_works(target, 20.0)
+        return
+    await cluster.start_again(target)
 
 
-async def _slow(_cluster: Listed, replica: Replica) -> None:
-    replica.link.slow(20_000)
+async def _hold(cluster: Any, target: str) -> None:
+    cluster.replicas[int(target)].link.hold()
 
 
-async def _cut(_cluster: Listed, replica: Replica) -> None:
-    await replica.link.close()
+async def _hold_some(cluster: Any, target: str) -> None:
+    cluster.replicas[int(target)].link.hold(every=3)
 
 
-async def _join_again(_cluster: Listed, replica: Replica) -> None:
-    await replica.link.open()
+async def _slow(cluster: Any, target: str) -> None:
+    cluster.replicas[int(target)].link.slow(20_000)
 
 
-async def _heal_link(_cluster: Listed, replica: Replica) -> None:
-    replica.link.heal()
+async def _heal_link(cluster: Any, target: str) -> None:
+    cluster.replicas[int(target)].link.heal()
 
 
-async def _fill_disk(_cluster: Listed, replica: Replica) -> None:
-    """No file of the replica's processes may grow beyond 1 KB: writing fails, as on a full disk."""
-    _limit_files(replica, 1024)
+async def _cut(cluster: Any, target: str) -> None:
+    await cluster.replicas[int(target)].link.close()
 
 
-async def _free_disk(_cluster: Listed, replica: Replica) -> None:
-    _limit_files(replica, -1)
+async def _open_again(cluster: Any, target: str) -> None:
+    await cluster.replicas[int(target)].link.open()
 
 
-def _limit_files(replica: Replica, size: int) -> None:
-    for process in replica.processes().values():
-        process.rlimit(psutil.RLIMIT_FSIZE, (size, -1))
+async def _fill_disk(cluster: Any, target: str) -> None:
+    """No file of the processes may grow beyond 1 KB: writing fails, as on a full disk."""
+    _limit_files(cluster.processes(target), 1024)
 
 
-_STOP, _CONT, _KILL = signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL
-_resume = _to_processes(_CONT, "server", "engine")
+async def _free_disk(cluster: Any, target: str) -> None:
+    _limit_files(cluster.processes(target), -1)
+
+
+def _limit_files(processes: dict[str, psutil.Process], size: int) -> None:
+    for one in processes.values():
+        with suppress(psutil.NoSuchProcess):
+            one.rlimit(psutil.RLIMIT_FSIZE, (size, -1))
+
+
+_KILL, _TERM = signal.SIGKILL, signal.SIGTERM
 KINDS: dict[str, Kind] = {
-    "kill-server": Kind("replica", (0, 3), _to_processes(_KILL, "server"), _start_again),
-    "drain-server": Kind(
-        "replica", (1, 4), _to_processes(signal.SIGTERM, "server"), _start_after_drain
-    ),
-    "kill-engine": Kind("replica", (0, 1), _to_processes(_KILL, "engine"), _wait_for_engine),
-    "stop-server": Kind("replica", (1, 8), _to_processes(_STOP, "server"), _resume),
-    "stop-engine": Kind("replica", (1, 8), _to_processes(_STOP, "engine"), _resume),
+    "kill-server": Kind(REPLICA, _BOTH, (0, 3), _send(_KILL, "server"), _start_again),
+    "drain-server": Kind(REPLICA, _LIST, (1, 4), _send(_TERM, "server"), _start_after_drain),
+    "kill-engine": Kind(REPLICA, _BOTH, (0, 1), _send(_KILL, "engine"), _wait_for_engine),
+    "stop-server": Kind(REPLICA, _BOTH, (1, 8), _stop("server"), _resume),
+    "stop-engine": Kind(REPLICA, _BOTH, (1, 8), _stop("engine"), _resume),
     # A machine that sleeps: when it wakes up, its clock has jumped.
-    "sleep": Kind("replica", (1, 8), _to_processes(_STOP, "server", "engine"), _resume),
-    "hold-connections": Kind("replica", (1, 8), _hold, _heal_link),
-    "hold-some": Kind("replica", (1, 8), _hold_some, _heal_link),
-    "cut-connections": Kind("replica", (0, 4), _cut, _join_again),
-    "slow-connections": Kind("replica", (2, 8), _slow, _heal_link),
-    "full-disk": Kind("replica", (2, 6), _fill_disk, _free_disk),
-    "stop-gateway": Kind(GATEWAY, (0.5, 3), _to_gateway(_STOP), _to_gateway(_CONT)),
-    "kill-gateway": Kind(GATEWAY, (0, 1), _to_gateway(_KILL), _start_gateway_again),
+    "sleep": Kind(REPLICA, _BOTH, (1, 8), _stop("server", "engine", "actor"), _resume),
+    "hold-connections": Kind(REPLICA, _LIST, (1, 8), _hold, _heal_link),
+    "hold-some": Kind(REPLICA, _LIST, (1, 8), _hold_some, _heal_link),
+    "cut-connections": Kind(REPLICA, _LIST, (0, 4), _cut, _open_again),
+    "slow-connections": Kind(REPLICA, _LIST, (2, 8), _slow, _heal_link),
+    "full-disk": Kind(REPLICA, _LIST, (2, 6), _fill_disk, _free_disk),
+    "kill-actor": Kind(REPLICA, _RAY, (0, 1), _send(_KILL, "actor"), _nothing),
+    "stop-actor": Kind(REPLICA, _RAY, (1, 8), _stop("actor"), _resume),
+    "kill-machine": Kind(MACHINE, _RAY, (0, 5), _send(_KILL, "raylet", "block"), _start_again),
+    "stop-raylet": Kind(MACHINE, _RAY, (1, 8), _stop("raylet"), _resume_machine),
+    "kill-controller": Kind(CONTROLLER, _RAY, (0, 1), _send(_KILL, "controller"), _nothing),
+    "stop-controller": Kind(CONTROLLER, _RAY, (1, 8), _stop("controller"), _resume),
+    "stop-gateway": Kind(GATEWAY, _BOTH, (0.5, 3), _stop("gateway"), _resume),
+    "kill-gateway": Kind(GATEWAY, _BOTH, (0, 1), _send(_KILL, "gateway"), _start_again),
 }
 
 
-def draw(dice: random.Random, count: int, seconds: float, names: Sequence[str]) -> list[Fault]:
-    """Draw faults of a run of `seconds` seconds; the gateway has at most one."""
-    spared = dice.randrange(3)
+def names_for(cluster: str) -> list[str]:
+    """Return the faults that a kind of cluster can have."""
+    return [name for name, kind in KINDS.items() if cluster in kind.clusters]
+
+
+def draw(
+    dice: random.Random, count: int, seconds: float, names: Sequence[str], *, spared: int
+) -> list[Fault]:
+    """Draw faults of a run of `seconds` seconds, at most one of them of the gateway.
+
+    The replica `spared` has none.
+    """
     faults = list[Fault]()
     for _ in range(count):
-        allowed = [
-            name
-            for name in names
-            if KINDS[name].target != GATEWAY or not any(one.target == GATEWAY for one in faults)
-        ]
-        name = dice.choice(allowed)
+        has_one = any(one.target == GATEWAY for one in faults)
+        allowed = [one for one in names if not (has_one and KINDS[one].target == GATEWAY)]
+        name = dice.choice(allowed or list(names))
         kind = KINDS[name]
-        target = GATEWAY
-        if kind.target != GATEWAY:
+        target = kind.target
+        if target == REPLICA:
             target = str(dice.choice([number for number in range(3) if number != spared]))
         at, lasts = dice.uniform(1, seconds * 0.9), dice.uniform(*kind.lasts)
         faults.append(Fault(round(at, 2), name, target, round(lasts, 2)))
     return sorted(faults, key=lambda one: one.at)
 
 
-async def inject(cluster: Listed, faults: Sequence[Fault], began: float) -> list[Struck]:
+async def inject(cluster: Any, faults: Sequence[Fault], began: float) -> list[Struck]:
     """Let all faults strike and heal; return what happened. The run began at `began`."""
     by_target: dict[str, list[Fault]] = {}
     for fault in faults:
@@ -194,7 +224,7 @@ async def inject(cluster: Listed, faults: Sequence[Fault], began: float) -> list
     return sorted((one for its in struck for one in its), key=lambda one: one.at)
 
 
-async def _in_turn(cluster: Listed, faults: Sequence[Fault], began: float) -> list[Struck]:
+async def _in_turn(cluster: Any, faults: Sequence[Fault], began: float) -> list[Struck]:
     struck = list[Struck]()
 
     def now() -> float:
@@ -203,16 +233,12 @@ async def _in_turn(cluster: Listed, faults: Sequence[Fault], began: float) -> li
     for fault in faults:
         await asyncio.sleep(max(0.0, fault.at - now()))
         kind, one = KINDS[fault.name], Struck(fault, now())
-        target = None if fault.target == GATEWAY else cluster.replicas[int(fault.target)]
-        await kind.strike(cluster, target)
+        await kind.strike(cluster, fault.target)
         await asyncio.sleep(fault.lasts)
         one.healed = now()
         try:
-            await kind.heal(cluster, target)
-            if target is not None:
-                await cluster.until_ready(target)
-            else:
-                await cluster.until_joined()
+            await kind.heal(cluster, fault.target)
+            await cluster.until_works(fault.target)
         except (TimeoutError, RuntimeError, OSError) as error:
             one.error = f"{type(error).__name__}: {error}"
         one.works = now()

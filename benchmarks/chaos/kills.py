@@ -17,7 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.chaos.cluster import REPLICAS, Listed
+from benchmarks.chaos.cluster import REPLICAS, Listed, alone
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
 from server.load.client import Call, Reply, ask, begin
@@ -45,9 +45,9 @@ async def measure(
 ) -> dict[str, Any]:
     """Return how the streams ended. The cluster's servers run; its gateway does not yet."""
     bodies = _bodies(streams, tokens, random.Random(seed))
-    url = cluster.server_url
-    alone = {key: await ask(url, _PATH, body) for key, body in bodies.items()}
-    await cluster.start_gateway(roles=False)
+    with alone() as url:
+        wanted = {key: await ask(url, _PATH, body) for key, body in bodies.items()}
+    await cluster.start_gateway()
     calls, keys = list[Call](), list[int]()
     restarted = list[float]()
     for number in tqdm(range(kills), desc="kills", disable=None):
@@ -70,7 +70,7 @@ async def measure(
         replies = [await call.ended for call in calls]
     log = ClusterLog.from_bytes(await cluster.trace())
     differences = [
-        await _difference(cluster.server_url, key, bodies[key % len(bodies)], reply, alone)
+        await _difference(cluster.url, key, bodies[key % len(bodies)], reply, wanted)
         for key, reply in zip(keys, replies, strict=True)
     ]
     left = await cluster.until_freed()
@@ -95,16 +95,16 @@ async def _until_streaming(calls: Sequence[Call]) -> None:
 
 
 async def _difference(
-    url: str, key: int, body: dict[str, Any], reply: Reply, alone: dict[int, Reply]
+    url: str, key: int, body: dict[str, Any], reply: Reply, wanted: dict[int, Reply]
 ) -> Difference | None:
     got = [id_ for _, id_ in reply.tokens()]
-    wanted = [id_ for _, id_ in alone[key % len(alone)].tokens()]
-    pairs = enumerate(zip(got, wanted, strict=False))
+    others = [id_ for _, id_ in wanted[key % len(wanted)].tokens()]
+    pairs = enumerate(zip(got, others, strict=False))
     at = next((index for index, (one, other) in pairs if one != other), None)
     if at is None:
         return None
-    gap = await _gap(url, body, wanted[:at], wanted[at], got[at])
-    return Difference(key, at, wanted[at], got[at], gap)
+    gap = await _gap(url, body, others[:at], others[at], got[at])
+    return Difference(key, at, others[at], got[at], gap)
 
 
 async def _gap(

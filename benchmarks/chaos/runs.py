@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos.checks import Violation, check_answers, check_kv, check_log
-from benchmarks.chaos.cluster import Listed
-from benchmarks.chaos.faults import GATEWAY, Fault, Struck, draw, inject
+from benchmarks.chaos.cluster import GATEWAY, REPLICAS, ROLES, Cluster
+from benchmarks.chaos.faults import Fault, Struck, draw, inject
 from benchmarks.chaos.traffic import Answer, Outcome, Question, send
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
@@ -60,11 +60,18 @@ class Row:
 
 
 def plan(  # noqa: PLR0917
-    seed: int, seconds: float, rate: float, faults: int, names: Sequence[str], pool: int
+    seed: int,
+    seconds: float,
+    rate: float,
+    faults: int,
+    names: Sequence[str],
+    pool: int,
+    spared: int | None = None,
 ) -> Plan:
     """Draw a run from its seed: `rate` requests per second, and a burst just before each fault."""
     dice = random.Random(seed)
-    struck = draw(dice, faults, seconds, names)
+    spared = dice.randrange(REPLICAS) if spared is None else spared
+    struck = draw(dice, faults, seconds, names, spared=spared)
     times, at = list[float](), 0.0
     while (at := at + dice.expovariate(rate)) < seconds:
         times.append(at)
@@ -80,7 +87,7 @@ def plan(  # noqa: PLR0917
 
 
 async def run(
-    cluster: Listed,
+    cluster: Cluster,
     what: Plan,
     pool: Sequence[Question],
     expected: Mapping[Question, Answer],
@@ -91,7 +98,7 @@ async def run(
     What explains a violation is written into `directory`.
     """
     print(what, flush=True)
-    await cluster.start_gateway(roles=what.roles)
+    await cluster.start_gateway(*(ROLES if what.roles else ()))
     try:
         began = time.perf_counter()
         asked = [pool[one] for one in what.asked]
