@@ -6,7 +6,7 @@ Three servers run behind links that can be held, cut and slowed, and a gateway o
 with `--kind ray`, three replicas on Ray, two of them on a second machine. In each run, requests of all
 kinds arrive at random times, and faults strike processes and connections. Workload, faults and times
 follow from the run's seed, which is printed. Afterwards `checks.py` compares what each client saw with
-the answers of a server without faults, folds the cluster log, and asks the servers what they still hold.
+the answers of a server without faults, folds the cluster log, and asks the servers what they hold.
 In runs with an odd seed, prefill and decode replicas are apart.
 
     traffic.py   the requests, and what their clients saw

@@ -283,7 +283,10 @@ C = TypeVar("C", bound=Cluster)
 
 @asynccontextmanager
 async def running(cluster: C) -> AsyncIterator[C]:
-    """Start what a cluster's runs share, and end all its processes after the block."""
+    """Start what a cluster's runs share, and end all its processes after the block, or at a SIGTERM."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         await cluster.start()
         yield cluster
