@@ -48,7 +48,7 @@ def test_log_that_breaks_a_promise_is_found():
     def found(events: list[c.ClusterEvent]) -> list[str]:
         data = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
         outcomes = [replace(GOOD, label=label) for label in LABELS]
-        return [one.what for one in check_log(data, outcomes)[1]]
+        return [one.what for one in check_log([data], outcomes)[1]]
 
     first, second = (one for one in LOG if isinstance(one, c.Placed))
     [routed, _] = (one for one in LOG if isinstance(one, c.Routed))

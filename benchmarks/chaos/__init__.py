@@ -15,6 +15,7 @@ In runs with an odd seed, prefill and decode replicas are apart.
     on_ray.py    the processes of `--kind ray`
     faults.py    the faults
     checks.py    what must be true
+    rounding.py  how near an answer was to another one
     runs.py      a run, and its report
     kills.py     `--scenario kills`: a replica killed ten times under 200 streams
 
@@ -37,9 +38,11 @@ from benchmarks.chaos.cluster import Cluster, Listed, alone, running
 from benchmarks.chaos.faults import KINDS, names_for
 from benchmarks.chaos.kills import measure
 from benchmarks.chaos.on_ray import OnRay
-from benchmarks.chaos.runs import Plan, Row, plan, run
+from benchmarks.chaos.runs import Plan, Row, Wanted, plan, run
 from benchmarks.chaos.traffic import Question, expected, questions
 from benchmarks.harness import save
+from engine import EventLog
+from server.load.client import ask
 
 POOL = 48  # different questions
 CLUSTERS: dict[str, type[Cluster]] = {"list": Listed, "ray": OnRay}
@@ -91,9 +94,10 @@ async def _random(
     rows = list[Row]()
     with alone() as url:
         answers = await expected(url, pool)
+        wanted = Wanted(answers, EventLog.from_bytes((await ask(url, "/trace")).body))
     async with running(cluster):
         for what in tqdm(plans, desc="chaos", disable=None):
-            row, _ = await run(cluster, what, pool, answers, directory / f"run-{what.seed}")
+            row, _ = await run(cluster, what, pool, wanted, directory / f"run-{what.seed}")
             rows.append(row)
             print("  ".join(f"{name} {value}" for name, value in asdict(row).items()), flush=True)
     return rows

@@ -6,16 +6,20 @@ kv        when all is quiet, no replica holds KV or has requests
 faults    what has failed works again
 """
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from benchmarks.chaos.rounding import ROUNDING
 from benchmarks.chaos.traffic import Answer, Outcome, Question
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog, ClusterState
 from engine.core.log import vocabulary as v
-from engine.core.log.fold import State
-from engine.core.log.log import LogError, apply
+from engine.core.log.log import LogError
+from visualizer import read
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,12 @@ def check_answers(
     *,
     longest_silence: float,
     excused: Callable[[Outcome], bool] = lambda _outcome: False,
+    margins: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Violation]:
     """Return what is wrong with what the clients saw.
 
     excused  whether the gateway itself was down while the client waited: only this may cut it off
+    margins  how near answers were to the expected ones; see `rounding.py`
     """
     found = list[Violation]()
     for one in outcomes:
@@ -61,8 +67,10 @@ def check_answers(
                     Violation("refused", f"503 {one.error} beside a ready replica", one.label)
                 )
         elif one.answer != expected[one.question]:
-            detail = f"{one.answer} instead of {expected[one.question]}"
-            found.append(Violation("another answer", detail, one.label))
+            margin = margins.get(one.label, math.inf)
+            if margin > ROUNDING:
+                detail = f"{one.answer} instead of {expected[one.question]}, margin {margin:g}"
+                found.append(Violation("another answer", detail, one.label))
         if one.silence > longest_silence:
             detail = f"{one.silence:.1f} s, at most {longest_silence:g} are allowed"
             found.append(Violation("too long a silence", detail, one.label))
@@ -70,21 +78,57 @@ def check_answers(
 
 
 def check_log(
-    data: bytes, outcomes: Sequence[Outcome]
-) -> tuple[ClusterLog | None, list[Violation]]:
-    """Return the cluster log, and what is wrong with it. `outcomes` are those that it must have."""
-    try:
-        log = ClusterLog.from_bytes(data)
-        state = ClusterState()
-        for event in log:
-            state.add(event)
-        for its in log.replicas.values():
-            folded = State()
-            for one in its:
-                apply(folded, one)
-    except (LogError, LookupError, ValueError, TypeError, AssertionError) as error:
-        return None, [Violation("the log cannot be folded", f"{type(error).__name__}: {error}")]
-    return log, [*_missing(log, outcomes), *_finished_twice(log), *_attempts(log)]
+    files: Sequence[bytes], outcomes: Sequence[Outcome]
+) -> tuple[list[ClusterLog], list[Violation]]:
+    """Return the cluster logs, and what is wrong with them.
+
+    files     one for each run of the gateway
+    outcomes  those of requests that the logs must have
+    """
+    logs, found = list[ClusterLog](), list[Violation]()
+    for data in files:
+        try:
+            log = ClusterLog.from_bytes(data)
+            state = ClusterState()
+            for event in log:
+                state.add(event)
+            for part in log.parts:
+                part.log.state()
+        except (LogError, LookupError, ValueError, TypeError, AssertionError) as error:
+            found.append(Violation("the log cannot be folded", f"{type(error).__name__}: {error}"))
+            continue
+        logs.append(log)
+        found += [*_finished_twice(log), *_attempts(log)]
+    if not found:
+        found += _missing(logs, outcomes)
+    return logs, found
+
+
+def check_sentences(log: ClusterLog, outcomes: Sequence[Outcome]) -> list[Violation]:
+    """Return what the readings of a log say that is not so: `why`, the rows and the tour."""
+    reading, found = read(log), list[Violation]()
+    routed: dict[str, list[c.Routed]] = {}
+    for event in log:
+        if isinstance(event, c.Routed):
+            routed.setdefault(event.label, []).append(event)
+    delivered = Counter(row.label for row in reading.token_rows)
+    for one in outcomes:
+        its = routed.get(one.label, [])
+        told = reading.why(one.label) if its else ""
+        for event in its:
+            if f"replica {event.replica}" not in told:
+                detail = f"`why` does not name replica {event.replica}"
+                found.append(Violation("a sentence is missing", detail, one.label))
+        if one.kind == "complete" and one.question.api == "teaching" and its:
+            whole = one.question.body["max_tokens"]
+            if delivered[one.label] != whole:
+                detail = f"{delivered[one.label]} tokens of {whole} are told to be delivered"
+                found.append(Violation("a number is wrong", detail, one.label))
+    if len(reading.decision_rows) != sum(map(len, routed.values())):
+        found.append(Violation("a number is wrong", "there are as many decisions as `routed`"))
+    if not str(reading.tour):
+        found.append(Violation("a sentence is missing", "the tour is empty"))
+    return found
 
 
 def check_kv(left: Mapping[str, Any]) -> list[Violation]:
@@ -95,13 +139,16 @@ def check_kv(left: Mapping[str, Any]) -> list[Violation]:
     ]
 
 
-def _missing(log: ClusterLog, outcomes: Sequence[Outcome]) -> list[Violation]:
-    """Return the requests that a replica has answered but the log does not have."""
-    placed = {event.request for event in log if isinstance(event, c.Placed)}
-    routed: dict[str, set[int]] = {}
-    for event in log:
-        if isinstance(event, c.Routed):
-            routed.setdefault(event.label, set()).add(event.request)
+def _missing(logs: Sequence[ClusterLog], outcomes: Sequence[Outcome]) -> list[Violation]:
+    """Return the requests that were answered but are not in the logs."""
+    placed = set[tuple[int, int]]()  # the gateway's run and the request
+    routed: dict[str, set[tuple[int, int]]] = {}
+    for run, log in enumerate(logs):
+        for event in log:
+            if isinstance(event, c.Routed):
+                routed.setdefault(event.label, set()).add((run, event.request))
+            elif isinstance(event, c.Placed):
+                placed.add((run, event.request))
     found = list[Violation]()
     for one in outcomes:
         if one.kind != "complete":

@@ -2,7 +2,8 @@
 
 Every stream must be complete. Greedy and seeded tokens must equal those of a server without faults, up
 to rounding: a continued stream's KV is computed in other batches, and where two tokens are nearly
-equally likely, the other one may win. `Difference` says how near they were.
+equally likely, the other one may win. `Difference` says how
+near they were.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.chaos.cluster import REPLICAS, Listed, alone
+from benchmarks.chaos.rounding import Judge, Known, known
+from engine import EventLog
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
 from server.load.client import Call, Reply, ask, begin
@@ -30,14 +33,14 @@ _ENOUGH = 0.8  # the share of a round's streams that have tokens when the replic
 class Difference:
     """The first token of a stream that is not as without faults.
 
-    gap  how much more likely the expected one is, as a difference of logits
+    margin  how near the two were; see `rounding.py`
     """
 
     stream: int
     at: int
     expected: int
     got: int
-    gap: float
+    margin: float
 
 
 async def measure(
@@ -46,7 +49,10 @@ async def measure(
     """Return how the streams ended. The cluster's servers run; its gateway does not yet."""
     bodies = _bodies(streams, tokens, random.Random(seed))
     with alone() as url:
-        wanted = {key: await ask(url, _PATH, body) for key, body in bodies.items()}
+        wanted = {
+            key: await ask(url, _PATH, body, X_Client=str(key)) for key, body in bodies.items()
+        }
+        requests = known(EventLog.from_bytes((await ask(url, "/trace")).body))
     await cluster.start_gateway()
     calls, keys = list[Call](), list[int]()
     restarted = list[float]()
@@ -69,12 +75,13 @@ async def measure(
     async with asyncio.timeout(300):
         replies = [await call.ended for call in calls]
     log = ClusterLog.from_bytes(await cluster.trace())
-    differences = [
-        await _difference(cluster.url, key, bodies[key % len(bodies)], reply, wanted)
-        for key, reply in zip(keys, replies, strict=True)
-    ]
+    judge, differences = Judge(), list[Difference]()
+    for stream, reply in zip(keys, replies, strict=True):
+        key = stream % len(bodies)
+        if one := _difference(stream, requests[str(key)], reply, wanted[key], judge):
+            differences.append(one)
     left = await cluster.until_freed()
-    return _figures(replies, [one for one in differences if one], log, restarted) | {"left": left}
+    return _figures(replies, differences, log, restarted) | {"left": left}
 
 
 def _bodies(streams: int, tokens: int, dice: random.Random) -> dict[int, dict[str, Any]]:
@@ -94,33 +101,17 @@ async def _until_streaming(calls: Sequence[Call]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _difference(
-    url: str, key: int, body: dict[str, Any], reply: Reply, wanted: dict[int, Reply]
+def _difference(
+    stream: int, request: Known, reply: Reply, expected: Reply, judge: Judge
 ) -> Difference | None:
     got = [id_ for _, id_ in reply.tokens()]
-    others = [id_ for _, id_ in wanted[key % len(wanted)].tokens()]
-    pairs = enumerate(zip(got, others, strict=False))
+    wanted = [id_ for _, id_ in expected.tokens()]
+    pairs = enumerate(zip(got, wanted, strict=False))
     at = next((index for index, (one, other) in pairs if one != other), None)
     if at is None:
         return None
-    gap = await _gap(url, body, others[:at], others[at], got[at])
-    return Difference(key, at, others[at], got[at], gap)
-
-
-async def _gap(
-    url: str, body: dict[str, Any], before: Sequence[int], expected: int, got: int
-) -> float:
-    """Ask how likely the two tokens are after those before them. Their logits differ by as much."""
-    rendered = (await ask(url, f"{_PATH}/render", body)).json()
-    ids = (rendered[0] if isinstance(rendered, list) else rendered)["token_ids"]
-    question = {"model": "bundled", "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-    scores = []
-    for token in (expected, got):
-        prompt = [*ids, *before, token]
-        answer = (await ask(url, _PATH, question | {"prompt": prompt})).json()
-        last = answer["choices"][0]["prompt_logprobs"][-1][str(token)]["logprob"]
-        scores.append(last)
-    return round(float(scores[0] - scores[1]), 6)
+    margin = judge.margin(request.prompt, wanted[: at + 1], request.sampling, 0)
+    return Difference(stream, at, wanted[at], got[at], margin)
 
 
 def _figures(

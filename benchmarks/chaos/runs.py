@@ -4,14 +4,22 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.chaos.checks import Violation, check_answers, check_kv, check_log
+from benchmarks.chaos.checks import (
+    Violation,
+    check_answers,
+    check_kv,
+    check_log,
+    check_sentences,
+)
 from benchmarks.chaos.cluster import GATEWAY, REPLICAS, ROLES, Cluster
 from benchmarks.chaos.faults import Fault, Struck, draw, inject
+from benchmarks.chaos.rounding import Judge, known
 from benchmarks.chaos.traffic import Answer, Outcome, Question, send
+from engine import EventLog
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
 from server.gateway.failures import Deadlines
@@ -40,6 +48,24 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """The answers of a server without faults, and its log."""
+
+    answers: Mapping[Question, Answer]
+    log: EventLog
+    judge: Judge = field(default_factory=Judge)
+
+    def margins(self, outcomes: Sequence[Outcome]) -> dict[str, float]:
+        """Return how near the other token was, for each complete answer that is another one."""
+        requests = known(self.log)
+        return {
+            one.label: self.judge.of_texts(requests[one.question.label], one.answer.texts)
+            for one in outcomes
+            if one.kind == "complete" and one.answer and one.answer != self.answers[one.question]
+        }
+
+
+@dataclass(frozen=True)
 class Row:
     """A line of the report; `longest_silence` is in seconds."""
 
@@ -53,6 +79,7 @@ class Row:
     refused: int
     errors: int
     cut: int
+    different: int
     ejected: int
     longest_silence: float
     recomputed_tokens: int
@@ -90,15 +117,17 @@ async def run(
     cluster: Cluster,
     what: Plan,
     pool: Sequence[Question],
-    expected: Mapping[Question, Answer],
+    wanted: Wanted,
     directory: Path,
 ) -> tuple[Row, list[Violation]]:
     """Run a plan on a cluster whose servers run, and leave them running.
 
-    What explains a violation is written into `directory`.
+    The cluster logs are written into `directory`, and what explains a violation.
     """
     print(what, flush=True)
-    await cluster.start_gateway(*(ROLES if what.roles else ()))
+    directory.mkdir()
+    roles = ROLES if what.roles else ()
+    await cluster.start_gateway(*roles, "--trace-file", str(directory / "cluster.jsonl"))
     try:
         began = time.perf_counter()
         asked = [pool[one] for one in what.asked]
@@ -106,28 +135,36 @@ async def run(
             send(cluster.url, what.times, asked, began), inject(cluster, what.faults, began)
         )
         left = await cluster.until_freed()
-        data = await cluster.trace()
-        down = [(one.at, one.works) for one in struck if one.fault.target == GATEWAY]
-
-        def excused(one: Outcome) -> bool:
-            return any(one.began <= end and one.ended >= begin for begin, end in down)
-
-        # A gateway that was killed has taken its log along.
-        newest = max((end for name, end in _killed(struck) if "kill" in name), default=-1.0)
-        violations = check_answers(
-            outcomes, expected, longest_silence=LONGEST_SILENCE, excused=excused
-        )
-        log, wrong = check_log(data, [one for one in outcomes if one.began > newest])
-        violations += [*wrong, *check_kv(left), *_not_healed(struck)]
-        if violations:
-            _keep(directory, what, struck, outcomes, violations, data, cluster.output())
+        output = cluster.output()
     finally:
         await cluster.stop_gateway()
-    return _row(what, outcomes, log, violations), violations
+    down = [(one.at, one.works) for one in struck if one.fault.target == GATEWAY]
 
+    def excused(one: Outcome) -> bool:
+        return any(one.began <= end and one.ended >= begin for begin, end in down)
 
-def _killed(struck: Sequence[Struck]) -> list[tuple[str, float]]:
-    return [(one.fault.name, one.works) for one in struck if one.fault.target == GATEWAY]
+    margins = wanted.margins(outcomes)
+    for label, margin in margins.items():
+        print(f"  {label} has another answer, where two tokens were {margin:g} apart")
+    files = [path.read_bytes() for path in sorted(directory.glob("cluster*.jsonl"))]
+    logs, wrong = check_log(files, [one for one in outcomes if not excused(one)])
+    violations = [
+        *check_answers(
+            outcomes,
+            wanted.answers,
+            longest_silence=LONGEST_SILENCE,
+            excused=excused,
+            margins=margins,
+        ),
+        *wrong,
+        *check_kv(left),
+        *_not_healed(struck),
+    ]
+    for log in logs:
+        violations += check_sentences(log, [one for one in outcomes if not excused(one)])
+    if violations:
+        _explain(directory, what, struck, outcomes, violations, logs, output)
+    return _row(what, outcomes, logs, violations, len(margins)), violations
 
 
 def _not_healed(struck: Sequence[Struck]) -> list[Violation]:
@@ -137,9 +174,14 @@ def _not_healed(struck: Sequence[Struck]) -> list[Violation]:
 
 
 def _row(
-    what: Plan, outcomes: Sequence[Outcome], log: ClusterLog | None, violations: Sequence[Violation]
+    what: Plan,
+    outcomes: Sequence[Outcome],
+    logs: Sequence[ClusterLog],
+    violations: Sequence[Violation],
+    different: int,
 ) -> Row:
-    routed = [one for one in log or () if isinstance(one, c.Routed)]
+    events = [one for log in logs for one in log if not isinstance(one, c.Of)]
+    routed = [one for one in events if isinstance(one, c.Routed)]
     again = [one for one in routed if one.attempt > 1]
     kinds = [one.kind for one in outcomes]
     return Row(
@@ -153,7 +195,8 @@ def _row(
         refused=kinds.count("refused"),
         errors=kinds.count("error"),
         cut=kinds.count("cut"),
-        ejected=sum(isinstance(one, c.ReplicaEjected) for one in log or ()),
+        different=different,
+        ejected=sum(isinstance(one, c.ReplicaEjected) for one in events),
         longest_silence=round(max((one.silence for one in outcomes), default=0.0), 1),
         recomputed_tokens=sum(
             one.prompt + one.output - one.hits.get(one.replica, 0) for one in again
@@ -162,31 +205,30 @@ def _row(
     )
 
 
-def _keep(  # noqa: PLR0917
+def _explain(  # noqa: PLR0917
     directory: Path,
     what: Plan,
     struck: Sequence[Struck],
     outcomes: Sequence[Outcome],
     violations: Sequence[Violation],
-    data: bytes,
+    logs: Sequence[ClusterLog],
     output: str,
 ) -> None:
-    """Write what explains the violations into `directory`, and print the requests' stories."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "cluster.jsonl").write_bytes(data)
+    """Print the violations with their requests' stories, and write the rest into `directory`."""
     (directory / "output.txt").write_text(output)
     (directory / "plan.txt").write_text(f"{what}\n\n" + "\n".join(map(str, struck)))
     for one in struck:
-        print(
-            f"  struck at {one.at:.1f} s, healed {one.healed:.1f}, works {one.works:.1f}: {one.fault}"
-        )
+        print(f"  {one.fault}: at {one.at:.1f} s, healed {one.healed:.1f}, works {one.works:.1f}")
     by_label = {one.label: one for one in outcomes}
     for violation in violations:
-        print(f"VIOLATION {violation}"[:600])
+        print(f"VIOLATION {violation}"[:1000])
         if outcome := by_label.get(violation.label):
             (directory / f"{violation.label}.http").write_bytes(outcome.raw)
-            print(f"    {_seen(outcome)}")
-            print("\n".join(f"    {line}" for line in story(data, violation.label)))
+            lines = [
+                _seen(outcome),
+                *(line for log in logs for line in story(log, violation.label)),
+            ]
+            print("\n".join(f"    {line}" for line in lines))
     print(f"The logs are in {directory}", flush=True)
 
 
@@ -197,12 +239,8 @@ def _seen(one: Outcome) -> str:
     return f"{one.question.path} {one.question.content[-200:]}\n    {told}"
 
 
-def story(data: bytes, label: str) -> list[str]:
+def story(log: ClusterLog, label: str) -> list[str]:
     """Return the lines of a cluster log about a request, without those of the replicas."""
-    try:
-        log = ClusterLog.from_bytes(data)
-    except ValueError:
-        return []
     numbers = {one.request for one in log if isinstance(one, c.Routed) and one.label == label}
     return [
         str(one)[:300]
