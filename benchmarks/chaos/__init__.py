@@ -38,7 +38,7 @@ from benchmarks.chaos.cluster import Cluster, Listed, alone, running
 from benchmarks.chaos.faults import KINDS, names_for
 from benchmarks.chaos.kills import measure
 from benchmarks.chaos.on_ray import OnRay
-from benchmarks.chaos.runs import Plan, Row, Wanted, plan, run
+from benchmarks.chaos.runs import FailedHop, Plan, Row, Wanted, each, plan, run, table
 from benchmarks.chaos.traffic import Question, expected, questions
 from benchmarks.harness import save
 from engine import EventLog
@@ -57,7 +57,7 @@ def main(  # noqa: PLR0917
     faults: Annotated[int, typer.Option(help="faults per run")] = 6,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(KINDS)}")] = None,
     tokens: Annotated[int, typer.Option(help="tokens of the longest answers")] = 300,
-    scenario: Annotated[str, typer.Option(help="random, or kills: see kills.py")] = "random",
+    scenario: Annotated[str, typer.Option(help="random, each (fault once) or kills")] = "random",
     streams: Annotated[int, typer.Option(help="of the scenario kills")] = 200,
     kills: Annotated[int, typer.Option(help="of the scenario kills")] = 10,
 ) -> None:
@@ -73,34 +73,39 @@ def main(  # noqa: PLR0917
         save("chaos-kills", told)
         broken = told["streams"] - told["complete"]
     else:
-        cluster = CLUSTERS[kind](directory)
-        names = only or names_for(kind)
-        drawn = [
-            plan(number, seconds, rate, faults, names, POOL, cluster.spared)
-            for number in range(seed, seed + runs)
-        ]
+        cluster, names = CLUSTERS[kind](directory), only or names_for(kind)
+        if scenario == "each":
+            plans = each(names, seed, POOL)
+        else:
+            plans = [
+                plan(number, seconds, rate, faults, names, POOL, cluster.spared)
+                for number in range(seed, seed + runs)
+            ]
         pool = questions(POOL, random.Random(seed), tokens)
-        rows = asyncio.run(_random(cluster, directory, drawn, pool))
-        save("chaos", {"runs": [asdict(row) for row in rows]})
+        rows, hops = asyncio.run(_runs(cluster, directory, plans, pool))
+        for line in table(hops):
+            print("  ".join(f"{name} {value}" for name, value in line.items()))
+        save("chaos", {"runs": [asdict(row) for row in rows], "failed_hops": table(hops)})
         broken = sum(row.violations for row in rows)
     if broken:
         print(f"{broken} promises were broken; the logs are in {directory}")
         sys.exit(1)
 
 
-async def _random(
+async def _runs(
     cluster: Cluster, directory: Path, plans: list[Plan], pool: list[Question]
-) -> list[Row]:
-    rows = list[Row]()
+) -> tuple[list[Row], list[FailedHop]]:
+    rows, hops = list[Row](), list[FailedHop]()
     with alone() as url:
         answers = await expected(url, pool)
         wanted = Wanted(answers, EventLog.from_bytes((await ask(url, "/trace")).body))
     async with running(cluster):
-        for what in tqdm(plans, desc="chaos", disable=None):
-            row, _ = await run(cluster, what, pool, wanted, directory / f"run-{what.seed}")
+        for number, what in enumerate(tqdm(plans, desc="chaos", disable=None)):
+            row, failed = await run(cluster, what, pool, wanted, directory / f"run-{number}")
             rows.append(row)
+            hops += failed
             print("  ".join(f"{name} {value}" for name, value in asdict(row).items()), flush=True)
-    return rows
+    return rows, hops
 
 
 async def _kills(directory: Path, streams: int, kills: int, seed: int) -> dict[str, Any]:

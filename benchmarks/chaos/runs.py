@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from benchmarks.chaos.checks import (
     check_sentences,
 )
 from benchmarks.chaos.cluster import GATEWAY, REPLICAS, ROLES, Cluster
-from benchmarks.chaos.faults import Fault, Struck, draw, inject
+from benchmarks.chaos.faults import KINDS, REPLICA, Fault, Struck, draw, inject
 from benchmarks.chaos.rounding import Judge, known
 from benchmarks.chaos.traffic import Answer, Outcome, Question, send
 from engine import EventLog
@@ -86,6 +87,51 @@ class Row:
     violations: int
 
 
+@dataclass(frozen=True)
+class FailedHop:
+    """A request whose hop failed: how long the gateway had waited for it, and what its client saw."""
+
+    hop: str
+    noticed: str
+    remedy: str
+    waited_s: float
+    client: str
+    silence_s: float
+
+
+def table(hops: Sequence[FailedHop]) -> list[dict[str, Any]]:
+    """Return a row for each way in which a hop failed, with the longest times and the clients' ends."""
+    groups: dict[tuple[str, str, str], list[FailedHop]] = {}
+    for one in hops:
+        groups.setdefault((one.hop, one.noticed, one.remedy), []).append(one)
+    return [
+        {
+            "hop": hop,
+            "noticed": noticed,
+            "remedy": remedy,
+            "requests": len(its),
+            "longest_wait_s": max(one.waited_s for one in its),
+            "longest_silence_s": max(one.silence_s for one in its),
+            "clients": dict(Counter(one.client for one in its)),
+        }
+        for (hop, noticed, remedy), its in sorted(groups.items())
+    ]
+
+
+def each(names: Sequence[str], seed: int, pool: int) -> list[Plan]:
+    """Return two short runs for each fault, which strikes replica 0: with and without roles."""
+    plans = list[Plan]()
+    for name in names:
+        for roles in (False, True):
+            dice, kind = random.Random(seed), KINDS[name]
+            target = "0" if kind.target == REPLICA else kind.target
+            times = sorted(dice.uniform(0, 5) for _ in range(30))
+            asked = [dice.randrange(pool) for _ in times]
+            fault = Fault(3.0, name, target, kind.lasts[1])
+            plans.append(Plan(len(plans), roles, [fault], times, asked))
+    return plans
+
+
 def plan(  # noqa: PLR0917
     seed: int,
     seconds: float,
@@ -119,7 +165,7 @@ async def run(
     pool: Sequence[Question],
     wanted: Wanted,
     directory: Path,
-) -> tuple[Row, list[Violation]]:
+) -> tuple[Row, list[FailedHop]]:
     """Run a plan on a cluster whose servers run, and leave them running.
 
     The cluster logs are written into `directory`, and what explains a violation.
@@ -164,7 +210,7 @@ async def run(
         violations += check_sentences(log, [one for one in outcomes if not excused(one)])
     if violations:
         _explain(directory, what, struck, outcomes, violations, logs, output)
-    return _row(what, outcomes, logs, violations, len(margins)), violations
+    return _row(what, outcomes, logs, violations, len(margins)), _failed_hops(logs, outcomes)
 
 
 def _not_healed(struck: Sequence[Struck]) -> list[Violation]:
@@ -203,6 +249,19 @@ def _row(
         ),
         violations=len(violations),
     )
+
+
+def _failed_hops(logs: Sequence[ClusterLog], outcomes: Sequence[Outcome]) -> list[FailedHop]:
+    by_label = {one.label: one for one in outcomes}
+    found = list[FailedHop]()
+    for log in logs:
+        labels = {one.request: one.label for one in log if isinstance(one, c.Routed)}
+        for one in log:
+            if isinstance(one, c.HopFailed) and (its := by_label.get(labels.get(one.request, ""))):
+                waited = round(one.t.get("us", 0) / 1e6, 2)
+                seen = its.kind, round(its.silence, 2)
+                found.append(FailedHop(one.hop, one.noticed, one.remedy, waited, *seen))
+    return found
 
 
 def _explain(  # noqa: PLR0917
