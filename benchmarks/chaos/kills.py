@@ -49,9 +49,8 @@ async def measure(
     """Return how the streams ended. The cluster's servers run; its gateway does not yet."""
     bodies = _bodies(streams, tokens, random.Random(seed))
     with alone() as url:
-        wanted = {
-            key: await ask(url, _PATH, body, X_Client=str(key)) for key, body in bodies.items()
-        }
+        asked = (ask(url, _PATH, body, X_Client=str(key)) for key, body in bodies.items())
+        wanted = dict(zip(bodies, await asyncio.gather(*asked), strict=True))
         requests = known(EventLog.from_bytes((await ask(url, "/trace")).body))
     await cluster.start_gateway()
     calls, keys = list[Call](), list[int]()

@@ -147,9 +147,11 @@ async def expected(url: str, pool: Sequence[Question]) -> dict[Question, Answer]
 
     Raises RuntimeError if one is not complete.
     """
+    replies = await asyncio.gather(
+        *(ask(url, one.path, one.body, X_Client=one.label) for one in pool)
+    )
     answers = {}
-    for question in pool:
-        reply = await ask(url, question.path, question.body, X_Client=question.label)
+    for question, reply in zip(pool, replies, strict=True):
         outcome = seen("", question, reply, 0.0)
         if outcome.answer is None:
             raise RuntimeError(f"{question} was not answered: {outcome}")
