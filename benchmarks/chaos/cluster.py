@@ -107,7 +107,7 @@ class Cluster:
     joined_within = 60.0  # seconds in which all replicas must be there again
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self.stopped: dict[str, list[psutil.Process]] = {}
         self.gateway: BackgroundServer | None = None
         self.url = ""

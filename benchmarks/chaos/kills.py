@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from benchmarks.chaos.cluster import REPLICAS, Listed, alone
 from benchmarks.chaos.rounding import Judge, Known, known
+from benchmarks.chaos.runs import story
 from engine import EventLog
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
@@ -52,7 +53,7 @@ async def measure(
         asked = (ask(url, _PATH, body, X_Client=str(key)) for key, body in bodies.items())
         wanted = dict(zip(bodies, await asyncio.gather(*asked), strict=True))
         requests = known(EventLog.from_bytes((await ask(url, "/trace")).body))
-    await cluster.start_gateway()
+    await cluster.start_gateway("--trace-file", str(cluster.directory / "cluster.jsonl"))
     calls, keys = list[Call](), list[int]()
     restarted = list[float]()
     for number in tqdm(range(kills), desc="kills", disable=None):
@@ -80,6 +81,8 @@ async def measure(
         if one := _difference(stream, requests[str(key)], reply, wanted[key], judge):
             differences.append(one)
     left = await cluster.until_freed()
+    longest = max(range(len(replies)), key=lambda one: _longest_gap(replies[one]))
+    print("\n".join(["The stream with the longest gap:", *story(log, f"stream-{keys[longest]}")]))
     return _figures(replies, differences, log, restarted) | {"left": left}
 
 
@@ -113,6 +116,10 @@ def _difference(
     return Difference(stream, at, wanted[at], got[at], margin)
 
 
+def _longest_gap(reply: Reply) -> float:
+    return max((two - one for (one, _), (two, _) in pairwise(reply.tokens())), default=0.0)
+
+
 def _figures(
     replies: Sequence[Reply],
     differences: Sequence[Difference],
@@ -121,11 +128,6 @@ def _figures(
 ) -> dict[str, Any]:
     routed = [one for one in log if isinstance(one, c.Routed)]
     again = [one for one in routed if one.attempt > 1]
-    gaps = [
-        later - earlier
-        for reply in replies
-        for (earlier, _), (later, _) in pairwise(reply.tokens())
-    ]
     return {
         "streams": len(replies),
         "kills": len(restarted),
@@ -139,6 +141,6 @@ def _figures(
         "recomputed_tokens": sum(
             one.prompt + one.output - one.hits.get(one.replica, 0) for one in again
         ),
-        "longest_gap_s": round(max(gaps), 2),
+        "longest_gap_s": round(max(map(_longest_gap, replies)), 2),
         "replaced_after_s": [round(one, 1) for one in restarted],
     }

@@ -44,11 +44,11 @@ class OnRay(Cluster):
 
     async def start(self) -> None:
         """Start the machines."""
-        token = self._directory / "token"
+        token = self.directory / "token"
         token.touch(0o600)
         token.write_text("0123456789abcdef" * 4)
-        hide_slow_import(self._directory)
-        paths = os.pathsep.join([str(self._directory), *sys.path])
+        hide_slow_import(self.directory)
+        paths = os.pathsep.join([str(self.directory), *sys.path])
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
         os.environ |= {"PYTHONPATH": paths, "UNDERGLASS_CLUSTER_KEY": KEY}
         self._address = f"{_HEAD}:{free_port(_HEAD)}"
