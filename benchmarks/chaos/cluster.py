@@ -22,8 +22,9 @@ KEY = "chaos"
 GATEWAY, MACHINE, CONTROLLER = "gateway", "machine", "controller"  # targets beside the replicas
 REPLICAS = 3
 ROLES = ("--roles", "prefill=1,decode=2")
-# Shorter than the defaults, so that a held connection is given up while the run lasts.
-DEADLINES = ("--deadline", "first_token=10", "--deadline", "stream=5")
+# Shorter than the defaults, so that a held connection is given up while the run lasts, but longer than
+# the pause between a stream's keep-alive comments.
+DEADLINES = ("--deadline", "first_token=20", "--deadline", "stream=20")
 # Small caches are evicted during a run, and small batches let requests wait.
 ENGINE = ("--max-kv-tokens", "4096", "--token-budget", "128", "--threads", "1")
 _WINDOW = "2000000"  # events; nothing may leave the log before it is checked
@@ -139,8 +140,8 @@ class Cluster:
 
     async def until_works(self, target: str, seconds: float | None = None) -> None:
         """Wait until a target works again. Raises TimeoutError."""
-        del target
-        await self.until_joined(seconds)
+        statuses = ("ok", "degraded") if target == GATEWAY else ("ok",)
+        await self.until_status(*statuses, seconds=seconds)
 
     async def health(self) -> dict[str, dict[str, Any] | None]:
         """Return what each replica says about itself; None for one that does not answer."""
@@ -154,7 +155,7 @@ class Cluster:
         """Start a gateway with an empty log, and wait until all replicas have joined."""
         self.url, self._options = "", list(options)
         await self.restart_gateway()
-        await self.until_joined()
+        await self.until_status("ok")
 
     async def restart_gateway(self) -> None:
         """Start a gateway; after the first time at the same address."""
@@ -165,13 +166,18 @@ class Cluster:
         self.gateway = await asyncio.to_thread(BackgroundServer, command)
         self.url = self.gateway.url
 
-    async def until_joined(self, seconds: float | None = None) -> None:
-        """Wait until the gateway has all replicas. Raises TimeoutError."""
-        async with asyncio.timeout(seconds or self.joined_within):
-            while True:
-                if _is_ready(await health_of(self.url)):
-                    return
-                await asyncio.sleep(_POLL)
+    async def until_status(self, *statuses: str, seconds: float | None = None) -> None:
+        """Wait until the gateway is in a state, "ok" if all replicas serve. Raises TimeoutError."""
+        health: dict[str, Any] | None = None
+        try:
+            async with asyncio.timeout(seconds or self.joined_within):
+                while (health := await health_of(self.url)) is None or health[
+                    "status"
+                ] not in statuses:
+                    await asyncio.sleep(_POLL)
+        except TimeoutError:
+            what = "no answer" if health is None else f"{health['status']}: {health['not_ready']}"
+            raise TimeoutError(f"the gateway says {what}") from None
 
     async def until_freed(self, seconds: float = 30.0) -> dict[str, Any]:
         """Wait until no replica has work or held KV; return what is left by then, by replica."""
@@ -238,7 +244,7 @@ class Listed(Cluster):
     async def until_works(self, target: str, seconds: float | None = None) -> None:
         """Ask a server itself, not the gateway."""
         if target == GATEWAY:
-            await self.until_joined(seconds)
+            await super().until_works(target, seconds)
             return
         async with asyncio.timeout(seconds or self.joined_within):
             while not _is_ready(await self.replicas[int(target)].health()):

@@ -174,7 +174,7 @@ KINDS: dict[str, Kind] = {
     # A machine that sleeps: when it wakes up, its clock has jumped.
     "sleep": Kind(REPLICA, _BOTH, (1, 8), _stop("server", "engine", "actor"), _resume),
     "hold-connections": Kind(REPLICA, _LIST, (1, 8), _hold, _heal_link),
-    "hold-some": Kind(REPLICA, _LIST, (1, 8), _hold_some, _heal_link),
+    "hold-some": Kind(REPLICA, _LIST, (1, 25), _hold_some, _heal_link),
     "cut-connections": Kind(REPLICA, _LIST, (0, 4), _cut, _open_again),
     "slow-connections": Kind(REPLICA, _LIST, (2, 8), _slow, _heal_link),
     "full-disk": Kind(REPLICA, _LIST, (2, 6), _fill_disk, _free_disk),

@@ -70,7 +70,7 @@ async def measure(
         at = time.perf_counter()
         await victim.stop()
         await victim.start()
-        await cluster.until_joined()
+        await cluster.until_status("ok")
         restarted.append(time.perf_counter() - at)
     async with asyncio.timeout(300):
         replies = [await call.ended for call in calls]

@@ -180,6 +180,7 @@ async def run(
         outcomes, struck = await asyncio.gather(
             send(cluster.url, what.times, asked, began), inject(cluster, what.faults, began)
         )
+        problems = await _all_serve(cluster)
         left = await cluster.until_freed()
         output = cluster.output()
     finally:
@@ -205,12 +206,21 @@ async def run(
         *wrong,
         *check_kv(left),
         *_not_healed(struck),
+        *problems,
     ]
     for log in logs:
         violations += check_sentences(log, [one for one in outcomes if not excused(one)])
     if violations:
         _explain(directory, what, struck, outcomes, violations, logs, output)
     return _row(what, outcomes, logs, violations, len(margins)), _failed_hops(logs, outcomes)
+
+
+async def _all_serve(cluster: Cluster) -> list[Violation]:
+    try:
+        await cluster.until_status("ok")
+    except TimeoutError as error:
+        return [Violation("does not work again", str(error))]
+    return []
 
 
 def _not_healed(struck: Sequence[Struck]) -> list[Violation]:
