@@ -53,11 +53,15 @@ def test_tokens_are_what_the_engine_gave_its_requests(seeds):
         frame = read(log).tokens
         for id_, of_one in frame.groupby("request"):
             request = played[id_]
-            assert of_one["id"].tolist() == request.output_ids
-            assert of_one["index"].tolist() == list(range(len(of_one)))
-            assert of_one["text"].tolist() == request.texts[request.prompt_length :]
+            begun = len(request.output_ids) - len(of_one)  # tokens that another engine generated
+            assert begun == len(
+                next((e.output for e in log.of(v.RequestArrived) if e.request == id_), [])
+            )
+            assert of_one["id"].tolist() == request.output_ids[begun:]
+            assert of_one["index"].tolist() == list(range(begun, begun + len(of_one)))
+            assert of_one["text"].tolist() == request.texts[request.prompt_length + begun :]
             logprobs = np.where(of_one.forced, 0.0, of_one.logprob)
-            assert logprobs.tolist() == pytest.approx(request.logprobs, abs=1e-4)
+            assert logprobs.tolist() == pytest.approx(request.logprobs[begun:], abs=1e-4)
             assert missing(of_one.gap_ms.iloc[0]) and of_one.gap_ms.iloc[1:].notna().all()
             begin, end = of_one.time_ms.iloc[0], of_one.time_ms.iloc[-1]
             gaps = end - begin - paused_ms(log, round(begin * 1000), round(end * 1000))
@@ -66,7 +70,8 @@ def test_tokens_are_what_the_engine_gave_its_requests(seeds):
             for _, gained in of_one.groupby("step"):
                 marks = gained.forced.astype(int) - gained.drafted.astype(int)
                 assert marks.is_monotonic_increasing
-        assert len(frame) == sum(len(request.output_ids) for request in played.values())
+        begun = sum(len(e.output) for e in log.of(v.RequestArrived) if e.request in played)
+        assert len(frame) + begun == sum(len(request.output_ids) for request in played.values())
         kinds += Counter(forced=frame.forced.sum(), drafted=frame.drafted.sum())
     assert kinds["forced"] > 20 and kinds["drafted"] > 20, "the workloads show too little"
 
@@ -155,12 +160,14 @@ def facts_of(log: EventLog, id_: int) -> dict[str, object]:
             facts["matched"] = event.matched
     gaps = [(b - a) / 1000 - paused_ms(log, a, b) for a, b in pairwise(times)]
     paused = paused_ms(log, arrived, times[0]) if times else 0
+    if root.output:  # another engine generated its first token, and its first gaps
+        facts["first_token_step"], gaps = None, []
     return facts | {
-        "output_tokens": len(times),
+        "output_tokens": len(root.output) + len(times),
         "forced_tokens": forced,
         "drafted_tokens": drafts,
         "accepted_tokens": accepted,
-        "ttft_ms": (times[0] - arrived) / 1000 - paused if times else None,
+        "ttft_ms": (times[0] - arrived) / 1000 - paused if times and not root.output else None,
         "e2e_ms": (times[-1] - arrived) / 1000 if times else None,
         "itl_ms": sum(gaps) / len(gaps) if gaps else None,
         "itl_p95_ms": float(np.percentile(gaps, 95)) if gaps else None,

@@ -60,6 +60,8 @@ def token_rows(events: Iterable[v.Event]) -> list[OutputTokenRow]:
             case v.Keyframe():
                 for one in event.state.requests:
                     counts[one.id] = len(one.tokens) - one.prompt_length
+            case v.RequestArrived(output=begun) if begun:
+                counts[event.request] = len(begun)
             case v.StepFinished():
                 rows += _rows(event, counts, latencies)
     return rows
