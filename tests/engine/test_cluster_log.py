@@ -148,67 +148,17 @@ def test_a_gap_that_ends_with_a_keyframe_begins_another_part_of_the_run() -> Non
     assert list(full.replicas["0"]) == list(whole)
 
 
-def run_twice(name: str, *, offset: int) -> ClusterLog:
-    """SMALL, and after it the same again, with a run of this name at each replica."""
-    log, started, later = ClusterLog(), *list(SMALL)[:1], list(SMALL)[1:]
-    for event in (started, *later):
-        log.append(event)
-    for replica in SMALL.replicas:
-        log.append(c.ReplicaLeft(replica, "its engine was restarted", {"at": 10_000_000}))
-    for event in later:
-        match event:
-            case c.ReplicaJoined():
-                event = replace(event, run=name, t=event.t | {"offset": offset})
-            case c.Routed():
-                t = {"at": event.t["at"] + offset}
-                event = replace(event, request=event.request + 10, t=t)
-            case c.Placed():
-                event = replace(event, request=event.request + 10)
-        log.append(event)
-    return log
-
-
-def test_every_run_of_a_replica_is_kept_and_counted() -> None:
-    once, twice = read(SMALL), run_twice("b", offset=20_000_000)
-    assert {one: len(runs) for one, runs in twice.runs.items()} == dict.fromkeys(SMALL.replicas, 2)
-    for replica, runs in twice.runs.items():
-        assert [list(part) for run in runs for part in run.parts] == [
-            list(SMALL.replicas[replica])
-        ] * 2
-        assert [(len(run.joined), run.offset, len(run.left)) for run in runs] == [
-            (1, 0, 1),
-            (1, 20_000_000, 0),
-        ]
-    rows = read(twice).decision_rows
-    for run, its in ((1, rows[:4]), (2, rows[4:])):
-        for row, before in zip(its, once.decision_rows, strict=True):
-            assert row.its_run == run
-            assert (row.its_request, row.cached_tokens) == (
-                before.its_request,
-                before.cached_tokens,
-            )
-            assert row.ttft_ms == pytest.approx(before.ttft_ms)
-    delivered = read(twice).token_rows
-    assert [row.text for row in delivered] == [row.text for row in once.token_rows] * 2
-    assert {row.request for row in delivered} == {row.request for row in rows}
-    assert read(twice).why_missed(rows[-1].request).found == rows[-1].cached_tokens
-    names = [part.name for part in twice.parts]
-    assert names == [f"{one}, run {run}" for one in SMALL.replicas for run in (1, 2)]
-    assert read(twice).regimes.waits == {
-        one: 2 * waits for one, waits in once.regimes.waits.items()
-    }
-
-
-def test_a_keyframe_of_another_run_is_told_from_a_gap_by_the_run_s_name() -> None:
-    whole, keyframes = SMALL.replicas["0"], list[int]()
-    for name in ("a", "b"):
-        log = ClusterLog()
-        for event in SMALL:
-            log.append(replace(event, run="a") if isinstance(event, c.ReplicaJoined) else event)
-        log.append(c.ReplicaJoined("0", run=name, t={"at": 1}))
-        log.append(c.Of("0", 90_000, replace(whole.state().keyframe(), seq=90_000)))
-        keyframes.append(len(log.runs["0"]))
-    assert keyframes == [1, 2]
+@pytest.mark.parametrize(("name", "runs"), [("a", 1), ("b", 2)])
+def test_a_keyframe_of_another_run_is_told_from_a_gap_by_the_run_s_name(
+    name: str, runs: int
+) -> None:
+    log, keyframe = ClusterLog(), replace(SMALL.replicas["0"].state().keyframe(), seq=90_000)
+    for event in SMALL:
+        log.append(replace(event, run="a") if isinstance(event, c.ReplicaJoined) else event)
+    log.append(c.ReplicaJoined("0", run=name, t={"at": 1}))
+    log.append(c.Of("0", 90_000, keyframe))
+    assert len(log.runs["0"]) == runs
+    assert [part.log[-1] for part in log.parts][1] == keyframe
 
 
 def test_a_row_has_the_prediction_and_what_was_delivered() -> None:
