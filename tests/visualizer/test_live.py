@@ -116,12 +116,17 @@ def test_a_server_with_a_key_refuses_without_it_and_not_with_it():
         board.close()
 
 
-def test_a_gateways_board_has_the_states_of_its_replicas():
+def test_a_gateways_board_has_the_states_of_its_replicas(tmp_path):
     log = LiveLog("cluster")
     log.take(three_replicas())
     with LocalServer(live_routes(log, None)) as server:
         server.start()
         board = LiveCluster(server.address)
+        path = tmp_path / "run.jsonl"
+        three_replicas().save(path)
+        followed = watch(path)
+        assert isinstance(followed, LiveCluster)
+        followed.close()
         assert board.states() == {
             replica: log.state().core() for replica, log in three_replicas().replicas.items()
         }

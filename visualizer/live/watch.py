@@ -24,6 +24,8 @@ from visualizer.live.feed_widget import FeedWidget
 from visualizer.live.live_log import LiveLog, LiveSource, open_live
 from visualizer.live.local_server import LocalServer
 from visualizer.live.pages import live_routes
+from visualizer.sources.limits import MAX_FIRST_LINE
+from visualizer.sources.own_logs import CLUSTER_LOG
 
 PROBE_TIMEOUT = 5.0  # seconds
 
@@ -105,13 +107,22 @@ def watch(
     api_key  the server's API key, if it has one
 
     The board can join a server at any time. It resumes after a lost connection and starts over if the
-    server has been restarted. The board of a gateway shows its replicas; a gateway must be running when
-    `watch` is called. Raises SourceError for an endpoint that cannot be opened.
+    server has been restarted. The board of a cluster shows its replicas: a gateway must be running, or
+    the log of one must have its first line, when `watch` is called. Raises SourceError for an endpoint
+    that cannot be opened.
     """
     name = str(source)
     if name.startswith(("http://", "https://")):
         return (LiveCluster if is_gateway(name, api_key) else Live)(name, api_key)
-    return Followed(name, open_live(name))
+    return (FollowedCluster if _is_cluster_log(name) else Followed)(name, open_live(name))
+
+
+def _is_cluster_log(name: str) -> bool:
+    try:
+        with Path(name).open("rb") as file:
+            return CLUSTER_LOG.recognizes(file.readline(MAX_FIRST_LINE))
+    except OSError:  # an endpoint, or a file that does not exist yet
+        return False
 
 
 def is_gateway(url: str, api_key: str | None) -> bool:
@@ -125,7 +136,7 @@ def is_gateway(url: str, api_key: str | None) -> bool:
         return False
 
 
-class Followed(Live):
+class _Followed(FeedWidget):
     """A board that follows a file or KV events. This process reads them and serves them to the board.
 
     source   the file or endpoint
@@ -146,4 +157,12 @@ class Followed(Live):
         super().close()
 
     def __repr__(self) -> str:
-        return f"Followed({self.source})"
+        return f"{type(self).__name__}({self.source})"
+
+
+class Followed(_Followed, Live):
+    """A board of one engine that follows a file or KV events."""
+
+
+class FollowedCluster(_Followed, LiveCluster):
+    """A board of a cluster that follows the file of its log."""
