@@ -313,6 +313,7 @@ def test_a_cluster_tells_its_decisions(name: str) -> None:
             twice = {event.request for event in routed if event.attempt > 1}
             facts: Facts = {"decisions": len(routed), "replicas": joined, "routed": gets[at]}
             facts |= {"busiest": gets.most_common(1)[0][0], "again": len(twice)}
+            facts["continued"] = len({event.request for event in routed if event.output})
             facts |= {"routed request": one.request, "chosen": one.replica, "reason": one.reason}
             facts |= {"hit": one.hits.get(at, 0), "load": one.loads.get(at, 0)}
             facts |= {"prompt": one.prompt, "cached": rows[index].cached_tokens}

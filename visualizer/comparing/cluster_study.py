@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from statistics import fmean, linear_regression
 from typing import Any
 
+from engine.cluster import ROUTERS, router_named
 from engine.cluster import events as c
-from engine.cluster import router_named
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.recorded_workload import RecordedWorkload, recorded_workload
+from engine.cluster.router import option_names
 from engine.cluster.simulate_cluster import simulate_cluster
 from engine.cluster.simulated_roles import Roles
 from engine.cluster.transfer import TransferCosts
@@ -188,8 +189,12 @@ class _Replay:
     def _router(self, name: str | None) -> Any:
         """Return the router of this name, or the recorded one. Raises ConfigError if there is none."""
         started = next(one for one in self._log if isinstance(one, c.ClusterStarted))
+        # An earlier version may have had other options.
+        kind = ROUTERS.get(started.router)
+        names = option_names(kind) if kind is not None and not name else ()
+        options = {one: started.options[one] for one in names if one in started.options}
         try:
-            return router_named(name) if name else router_named(started.router, **started.options)
+            return router_named(name or started.router, **options)
         except ValueError as error:
             raise ConfigError(f"{error}; choose one with --router") from error
 
@@ -241,7 +246,7 @@ def _measures(log: ClusterLog) -> dict[str, float | None]:
 
 def _found(rows: Sequence[DecisionRow]) -> float | None:
     judged = [row for row in rows if row.prompt_tokens and row.cached_tokens is not None]
-    asked = sum(row.prompt_tokens for row in judged)
+    asked = sum(row.prompt_tokens + row.output_tokens for row in judged)
     return 100 * sum(row.cached_tokens or 0 for row in judged) / asked if asked else None
 
 

@@ -42,7 +42,8 @@ def hits(logs: ClusterLog | Mapping[str, ClusterLog], *, theme: str | None = Non
         for name, rows in runs.items()
     }
     asked = {
-        name: list(accumulate(row.prompt_tokens for row in rows)) for name, rows in runs.items()
+        name: list(accumulate(row.prompt_tokens + row.output_tokens for row in rows))
+        for name, rows in runs.items()
     }
     rates = {name: found[name][-1] / asked[name][-1] for name in runs}
     best = max(rates, key=rates.__getitem__)

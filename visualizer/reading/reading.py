@@ -232,8 +232,8 @@ class ClusterReading:
     def why(self, request: int | str, step: int | None = None) -> str:
         """Return the way of a request through the cluster, or what happened to it in a step.
 
-        A step is one of the last replica that had the request then. `request` is its number in the
-        cluster, or its label. Raises WhyError for another one.
+        Each replica has steps of its own, so the answer is about those that had the request then.
+        `request` is its number in the cluster, or its label. Raises WhyError for another one.
         """
         from visualizer.reading.why.in_cluster import RequestWay
 

@@ -55,9 +55,10 @@ def _of_cluster(log: ClusterLog) -> str:
     rows = asked.decision_rows
     judged = [row for row in rows if row.prompt_tokens and row.cached_tokens is not None]
     found = sum(row.cached_tokens or 0 for row in judged)
-    prompts = sum(row.prompt_tokens for row in judged)
+    prompts = sum(row.prompt_tokens + row.output_tokens for row in judged)
     counts = {
         "routed again": len({row.request for row in rows if row.attempt > 1}),
+        "continued": len({row.request for row in rows if row.output_tokens}),
         "lost": len({row.request for row in rows if row.lost}),
     }
     firsts: dict[int, float] = {}

@@ -25,7 +25,7 @@ HOPS: dict[c.Hop, str] = {
     "prefill": "computing its prompt",
     "export": "reading the KV of its prompt",
     "adopt": "taking over the KV of its prompt",
-    "first_token": "its first token",
+    "first_token": "the wait for its first token",
     "stream": "its stream",
 }
 NOTICED: dict[c.Noticed, str] = {
@@ -111,11 +111,15 @@ class RequestWay:
         return "\n".join([self._headline(), *self._lines(), *self._at_replicas()])
 
     def why(self, step: int) -> str:
-        """Say what happened to it in a step of the last replica that had it then. Raises WhyError."""
+        """Say what happened to it in a step, at each replica that had it in its step of that number.
+
+        Raises WhyError for a step that none of them has.
+        """
         with_step = [place for place in self.places if place.has(step)]
         there = [place for place in with_step if place.has(step, alive=True)]
-        for place in (there or with_step)[-1:]:
-            return f"Replica {place.name}. {why(place.log, place.its_request, step)}"
+        if places := there or with_step[-1:]:
+            told = [(place.name, why(place.log, place.its_request, step)) for place in places]
+            return "\n\n".join(f"Replica {name}. {words}" for name, words in told)
         names = ", ".join(place.name for place in self.places) or "none"
         raise WhyError(f"step {step} is not in the log of a replica that had {self.name}: {names}")
 
