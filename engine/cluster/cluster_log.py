@@ -125,7 +125,7 @@ class ClusterLog(JsonLines):
 
     `window` is the number of events to keep beside the head; None keeps all. An event that leaves the
     window is folded into the head: cluster_started, and for each replica that is present its
-    replica_joined, a keyframe and, if it is ejected, its replica_ejected.
+    replica_joined, a keyframe, and that it was ejected, if it was.
 
     first_seq  number of the oldest event kept
     """
@@ -288,16 +288,16 @@ class ClusterDecoder:
 class ClusterState:
     """A cluster log, folded: the replicas that are present, and their engines' states.
 
-    joined   by replica: how it joined
-    ejected  by replica: why it gets no requests
-    states   by replica: its engine's state, once its first event has arrived
+    joined  by replica: how it joined
+    states  by replica: its engine's state, once its first event has arrived
+    ejected  by replica: what says that it gets no requests, or only one to see whether it works
     """
 
     def __init__(self) -> None:
         self._started: ClusterStarted | None = None
         self.joined: dict[str, ReplicaJoined] = {}
-        self.ejected: dict[str, ReplicaEjected] = {}
         self.states: dict[str, State] = {}
+        self.ejected: dict[str, list[ReplicaEjected | ReplicaReturned]] = {}
 
     def add(self, event: AnyClusterEvent) -> None:
         """Apply an event."""
@@ -307,11 +307,12 @@ class ClusterState:
             case ReplicaJoined():
                 self.joined[event.replica] = event
             case ReplicaLeft():
-                self.joined.pop(event.replica, None)
-                self.ejected.pop(event.replica, None)
-                self.states.pop(event.replica, None)
+                for present in (self.joined, self.states, self.ejected):
+                    present.pop(event.replica, None)
             case ReplicaEjected():
-                self.ejected[event.replica] = event
+                self.ejected[event.replica] = [event]
+            case ReplicaReturned(half_open=True):
+                self.ejected.setdefault(event.replica, []).append(event)
             case ReplicaReturned():
                 self.ejected.pop(event.replica, None)
             case Of():
@@ -327,4 +328,5 @@ class ClusterState:
             if replica in self.states:
                 keyframe = self.states[replica].keyframe()
                 head.append(Of(replica, keyframe.seq, keyframe))
-        return [*head, *self.ejected.values()]
+            head += self.ejected.get(replica, [])
+        return head

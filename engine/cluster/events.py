@@ -12,7 +12,7 @@ Notes before reading:
 - A request has a number here, from 1, and another one in its replica's log: `placed` joins the two.
   As in a replica's log, a request with k samples takes k numbers.
 - A window of the log begins with `cluster_started`, the `replica_joined` of each replica that is
-  present, for each an `of` with a `keyframe`, and the `replica_ejected` of those that are.
+  present, and for each an `of` with a `keyframe` and, if it is ejected, the `replica_ejected`.
 """
 
 from typing import TYPE_CHECKING, Any, Literal, Union

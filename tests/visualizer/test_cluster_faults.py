@@ -88,3 +88,12 @@ def test_what_if_replays_all_requests_that_reached_a_replica(log):
 def test_an_unchanged_replay_of_a_simulated_cluster_is_the_same():
     log = three_replicas()
     assert read(study_cluster(log, []).replayed).decision_rows == read(log).decision_rows
+
+
+def test_a_window_begins_with_what_is_ejected():
+    log = list(faults()["stop"])
+    at = next(at for at, event in enumerate(log) if isinstance(event, c.ReplicaEjected))
+    window = ClusterLog(window=2)
+    for event in log[: at + 9]:
+        window.append(event)
+    assert log[at] in window.head()

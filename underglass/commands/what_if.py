@@ -84,7 +84,7 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
     if arrivals not in ("time", "step"):
         fail(f"--arrivals must be time or step, got {arrivals}")
     if not settings and not (replicas or router or roles):
-        fail("SETTING=VALUE is missing: name what to change, such as token_budget=32")
+        fail("SETTING=VALUE... is missing: name what to change, such as token_budget=32")
     log = read_named(file)
     try:
         changes = parsed_settings(settings or [])
