@@ -418,11 +418,11 @@ class _Decision:
         return said == _ms(int(self._failure(claims).t["us"]))
 
     def _had(self, said: str, claims: Mapping[str, str]) -> bool:
-        failure = self._failure(claims)
-        if failure.t["at"] <= self._at:
+        at = int(self._failure(claims).t["at"])
+        if at <= self._at:
             return int(said) == self._event.output
         tokens = self._steps.tokens[self._row.its_request or 0]
-        return int(said) == self._event.output + sum(one <= failure.t["at"] for one in tokens)
+        return int(said) == self._event.output + sum(one <= at for one in tokens)
 
     def _hop(self, said: str, claims: Mapping[str, str]) -> bool:
         return said == _HOPS[self._failure(claims).hop]

@@ -227,7 +227,7 @@ export class ClusterModel {
         this.#of(event.replica, line).eject(event.t.at, event.why);
         break;
       case "replica_returned":
-        if (!event.half_open) this.#of(event.replica, line).readmit(event.t.at);
+        this.#of(event.replica, line).readmit(event.t.at, event.half_open ?? false);
         break;
       case "of":
         this.#takeOf(event, line);

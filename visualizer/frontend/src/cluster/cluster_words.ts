@@ -274,7 +274,11 @@ export function presenceWords(model: ClusterModel, replica: Replica, at: number)
       : `${role}has not joined yet`;
   }
   const ejection = replica.ejectionAt(at);
-  if (ejection) return `${role}ejected at ${duration(ejection.from)}: ${ejection.why}`;
+  if (ejection) {
+    const { from, why, trial = Infinity } = ejection;
+    const tried = at >= trial ? `; tried again since ${duration(trial)}` : "";
+    return `${role}ejected at ${duration(from)}: ${why}${tried}`;
+  }
   const run = replica.runAt(at);
   const { taken, all } = seatsAt(replica, at);
   if (!run || !all) return `${role}not started`;

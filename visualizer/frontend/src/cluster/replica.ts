@@ -18,6 +18,7 @@ export interface Interval {
   from: number;
   to: number | null;
   why: string; // why it ended; of an ejection, why it began
+  trial?: number; // since when an ejected replica gets one request at a time, to see whether it works
 }
 
 /** What a gateway received of a replica without a gap: the run of an engine, or a part of it. */
@@ -173,8 +174,11 @@ export class Replica {
     this.ejections.push({ from: at, to: null, why });
   }
 
-  readmit(at: number) {
-    this.#close(this.ejections, at);
+  /** @param isTrial it gets one request, to see whether it works */
+  readmit(at: number, isTrial: boolean) {
+    const last = this.ejections.at(-1);
+    if (!isTrial) this.#close(this.ejections, at);
+    else if (last?.to === null) last.trial = at;
   }
 
   #close(intervals: Interval[], at: number, why?: string) {

@@ -148,6 +148,8 @@ test("a replica has seats only while it is there and gets requests", () => {
   assert.deepEqual(all("c", 29_999, 30_000, 40_000), [0, 3, 0]);
   assertNames(words("b", 13_000), "left", "12 ms", "died");
   assertNames(words("b", 25_000), "ejected", "24 ms", "silent");
+  assert.doesNotMatch(words("b", 25_000), /tried/);
+  assertNames(words("b", 27_000), "ejected", "tried again", "26 ms");
   assertNames(words("c", 20_000), "not joined yet");
   assertNames(words("c", 31_000), "0 of 3", "no step yet");
   assert.doesNotMatch(words("c", 31_000), /sent/);
