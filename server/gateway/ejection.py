@@ -6,7 +6,7 @@ A replica is ejected for one of three reasons:
              life every `Deadlines.beat`: its process or machine has stopped, or its event loop hangs
     stuck    requests run on its engine, but no step ends: it takes several times what the tokens of a
              step have cost lately
-    failing  several requests in a row failed there, and no token was generated in between
+    failing  several requests failed there, and no token was generated in between
 
 An ejected replica gets no requests, and those that it has are continued elsewhere. When it has been
 well for a while, it returns half-open: it gets one request, and more after the first step that
@@ -28,7 +28,7 @@ from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from server.gateway.failures import Deadlines
 
-_FAILURES = 3  # in a row
+_FAILURES = 3  # without a token in between
 _SLOWER = 8  # a step may take so many times the time that its tokens should take
 _STEPS = 64  # recent steps that say what a token costs
 _FIRST_PAUSE, _LAST_PAUSE = 2, 120  # beats for which an ejected replica must be well
@@ -98,7 +98,7 @@ class Health:
         if self.silence >= self._deadlines.silent:
             return Fault(f"no sign of life for {self.silence:.1f} s", "silent")
         if self._failures >= (1 if self.half_open else _FAILURES):
-            return Fault(f"{self._failures} requests in a row have failed", "error")
+            return Fault(f"{self._failures} requests failed, and none got a token since", "error")
         stalled = self._stalled * self._deadlines.beat
         if stalled >= self._deadlines.silent and state is not None and not state.paused:
             expected = max(self._costs, default=float("inf")) * _next_tokens(state)
