@@ -4,13 +4,14 @@ A replica is ejected for one of three reasons:
 
     silent   its feed has sent nothing for `Deadlines.silent`, although it was asked for a sign of
              life every `Deadlines.beat`: its process or machine has stopped, or its event loop hangs
-    stuck    requests run on its engine, but no step ends: it takes several times what the tokens of a
-             step have cost lately
+    stuck    requests run on its engine, but its step does not end: it takes several times what the
+             tokens of steps have cost lately
     failing  several requests failed there, and no token was generated in between
 
-An ejected replica gets no requests, and those that it has are continued elsewhere. When it has been
-well for a while, it returns half-open: it gets one request, and more after the first step that
-generates a token. Each ejection that follows soon after a return doubles that while.
+An ejected replica gets no requests, and those that it has are continued elsewhere. After a third of the
+silence already, new requests prefer other replicas. When an ejected replica has been well for a while,
+it returns half-open: it gets one request, and more after the first step that generates a token. Each
+ejection that follows soon after a return doubles that while.
 
 The last ready replica is never ejected. Time is counted in the gateway's own beats: if the gateway
 itself was stopped or starved, it counts none, so it does not conclude that all replicas were silent.
@@ -64,6 +65,11 @@ class Health:
     def silence(self) -> float:
         """For how many seconds the replica has been silent."""
         return self._silent * self._deadlines.beat
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether signs of life are missing, although too few to eject the replica."""
+        return 3 * self.silence >= self._deadlines.silent
 
     def heard(self) -> None:
         """Note a sign of life."""

@@ -251,7 +251,8 @@ class Gateway:
         """
         there = [id_ for id_ in self.ready if id_ not in without]
         among = [id_ for id_ in self.ready_in(role) if id_ in there]
-        return self._routed(request, tokens, label, among or there, output=output)
+        among = self._without_doubtful(among or there)
+        return self._routed(request, tokens, label, among, output=output)
 
     def pin(self, request: int, label: str) -> Follower:
         """Choose the replica of a connection: the one with the least requests. Raises ApiError."""
@@ -272,6 +273,10 @@ class Gateway:
         self.routed[decision.replica, decision.reason] += 1
         return self.followers[decision.replica]
 
+    def _without_doubtful(self, ids: list[str]) -> list[str]:
+        """Return those whose last signs of life have come, or all: new requests prefer them."""
+        return [id_ for id_ in ids if not self.followers[id_].health.is_doubtful] or ids
+
     def hop_failed(
         self, request: int, replica: str, hop: Hop, error: LostError, *, remedy: Remedy, began: int
     ) -> None:
@@ -290,7 +295,7 @@ class Gateway:
         """
         self.check_accepting()
         load, among = self.dispatcher.replicas, self.ready_in(role) or self.ready
-        among = [id_ for id_ in among if id_ not in without] or among
+        among = self._without_doubtful([id_ for id_ in among if id_ not in without] or among)
         return self.followers[min(among, key=lambda id_: load[id_].in_flight)]
 
     def named(self, id_: str) -> Follower:

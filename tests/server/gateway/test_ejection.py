@@ -30,6 +30,10 @@ async def test_a_silent_replica_is_ejected_and_returns(serve):
         await until_in(gateway, lambda: len(gateway.ready) == 2)
         working = asyncio.create_task(work(gateway.followers["0"]))
         await asyncio.sleep(0)
+        for _ in range(7):  # it misses as many beats, and is not silent for long enough yet
+            gateway.followers["0"].health.beat()
+        assert {gateway.route(2, [], "", role="").member.id for _ in range(9)} == {"1"}
+        assert gateway.least_loaded().member.id == "1", "although it has all requests"
         servers[0].process.send_signal(signal.SIGSTOP)
         await until_in(gateway, lambda: happened(gateway, ReplicaEjected))
         for task in (working, work(gateway.followers["0"])):  # what waits, and what comes later
