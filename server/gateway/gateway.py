@@ -149,14 +149,15 @@ class Gateway:
     async def stop(self) -> bool:
         """End the feeds and the connections to the replicas, and release the replica set."""
         self._stopped = True
+        if (trace := self.log.trace) is not None:
+            self.log.trace = None  # it does not say that the replicas left: only the gateway stops
+            await asyncio.to_thread(trace.close)
         self.log.wake()
         self._starting.cancel()
         for follower in list(self.followers.values()):
             await follower.stop()
         await self.session.close()
         await self.members.stop()
-        if self.log.trace is not None:
-            await asyncio.to_thread(self.log.trace.close)
         return True
 
     def _add(self, member: Member) -> None:

@@ -14,6 +14,8 @@ from server.core.engine_client import StartError
 from server.core.event_log import TraceFile, open_log
 from visualizer.reading.without_text import without_text
 
+_PATIENCE = 5.0  # seconds
+
 
 class ClusterTrace:
     """Writes events to a trace file in the order in which they are added.
@@ -38,10 +40,11 @@ class ClusterTrace:
         self._events.put(event)
 
     def close(self) -> None:
-        """Write what was added, and close the file. Blocks."""
+        """Write what was added, and close the file. Blocks, but does not wait long for a stuck disk."""
         self._events.put(None)
-        self._thread.join()
-        self._file.close()
+        self._thread.join(_PATIENCE)
+        if not self._thread.is_alive():
+            self._file.close()
 
     def _write(self) -> None:
         while (event := self._events.get()) is not None:

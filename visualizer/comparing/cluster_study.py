@@ -10,6 +10,7 @@ are not replayed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from statistics import fmean, linear_regression
 from typing import Any
 
@@ -199,10 +200,13 @@ class _Replay:
             raise ConfigError(f"{error}; choose one with --router") from error
 
     def _transfer(self, config: EngineConfig) -> TransferCosts:
-        """Return the price of a move, which is that of the recorded ones; 0 if there is none."""
+        """Return the price of a move, which is that of the recorded ones.
+
+        Without any, a cluster with roles goes on without moves, and one without roles moves for free.
+        """
         moves = [one for one in self._log if isinstance(one, c.Moved) and "us" in one.t]
         blocks, took = [one.blocks for one in moves], [one.t["us"] / US_PER_MS for one in moves]
-        block_ms, fixed_ms = 0.0, fmean(took) if took else 0.0
+        block_ms, fixed_ms = 0.0, fmean(took) if took else (inf if self._roles else 0.0)
         if len(set(blocks)) > 1:
             block_ms, fixed_ms = linear_regression(blocks, took)
         chunk = Work.of([v.ScheduledRow(0, 0, config.token_budget)])
@@ -264,8 +268,10 @@ def _notes(log: ClusterLog, work: RecordedWorkload, *, has_roles: bool) -> list[
             f"{count(work.cut, 'request')} did not end in the log, or ended early: the replays end "
             "there, too."
         )
-    if has_roles and not any(isinstance(one, c.Moved) for one in log):
-        notes.append("The log has no move of KV, so moves take no time in the replays.")
+    with_roles = any(isinstance(one, c.ReplicaJoined) and one.role for one in log)
+    if (has_roles or with_roles) and not any(isinstance(one, c.Moved) for one in log):
+        what = "no KV is moved" if with_roles else "moves take no time"
+        notes.append(f"The log has no move of KV, so {what} in the replays.")
     left = [one for one in log if isinstance(one, c.ReplicaLeft)]
     if left:
         times = "once" if len(left) == 1 else f"{len(left)} times"

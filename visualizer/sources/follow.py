@@ -101,8 +101,10 @@ class FollowedFile:
             return False
         try:
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             return True
+        except OSError:  # a file system without locks
+            return False
         fcntl.flock(self._file, fcntl.LOCK_UN)
         self._asks = False
         return False
