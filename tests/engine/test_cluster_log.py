@@ -182,6 +182,14 @@ def test_a_row_has_the_prediction_and_what_was_delivered() -> None:
     ]
 
 
+def test_what_a_prefill_replica_answers_alone_is_delivered() -> None:
+    joins = [one for one in SMALL if isinstance(one, c.ReplicaJoined)]
+    alone = [msgspec.structs.replace(e, role="prefill") if e in joins else e for e in SMALL]
+    log = loaded([msgspec.json.encode(event) for event in alone])
+    assert read(log).token_rows == read(SMALL).token_rows
+    assert read(log).decision_rows == read(SMALL).decision_rows
+
+
 def test_the_page_about_frames_lists_every_column_in_order() -> None:
     page = (Path(__file__).parents[2] / "docs" / "frames.md").read_text("utf-8")
     section = page.split("## `read(cluster_log).decisions`")[1]

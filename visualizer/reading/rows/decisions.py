@@ -75,7 +75,7 @@ class _Table:
         self._offsets: dict[str, int] = {}  # of each replica, now
         self._clocks: dict[tuple[str, int], int] = {}  # (replica, number of its run) -> its offset
         self._block_sizes: dict[str, int] = {}
-        self._prefills: set[str] = set()  # replicas whose tokens reach no client
+        self._vain: set[int] = set()  # the ids of rows whose tokens reach no client
         self._begun: set[int] = set()  # the ids of rows with a token
 
     def align(self, replica: str, run: int) -> None:
@@ -87,10 +87,11 @@ class _Table:
         match event:
             case c.ReplicaJoined():
                 self._offsets[event.replica] = event.t.get("offset", 0)
-                if event.role == "prefill":
-                    self._prefills.add(event.replica)
             case c.Routed():
                 at = event.t.get("at")
+                before = self._latest.get(event.request)
+                if before is not None and not event.output:
+                    self._vain.add(id(before))
                 self._routed.setdefault(event.request, at)
                 self._latest[event.request] = decided = DecisionRow(
                     request=event.request,
@@ -134,10 +135,10 @@ class _Table:
                 row = self._placed.get((replica, run, event.request))
                 if row is not None and row.cached_tokens is None and not event.resumed:
                     row.cached_tokens = len(event.blocks) * self._block_sizes[replica]
-            case v.StepFinished() if replica not in self._prefills:
+            case v.StepFinished() if "end" in event.t:
                 for gain in event.tokens:
                     row = self._placed.get((replica, run, gain.request))
-                    if row is not None and "end" in event.t:
+                    if row is not None and id(row) not in self._vain:
                         self._add_first_token(row, event.t["end"] + self._clocks[replica, run])
 
     def _add_first_token(self, row: DecisionRow, at: int) -> None:

@@ -39,7 +39,6 @@ def delivered_rows(events: Iterable[c.ClusterEvent]) -> list[DeliveredRow]:
     latest = dict[int, tuple[_Sequence, c.Routed]]()  # where a request is, and why
     routed = dict[int, c.Routed]()  # its last decision
     goes_on = dict[_Sequence, tuple[_Sequence, int]]()  # after so many tokens of another sequence
-    prefills: set[str] = set()
     counter = RunCounter()
     for event in events:
         counter.take(event)
@@ -49,8 +48,6 @@ def delivered_rows(events: Iterable[c.ClusterEvent]) -> list[DeliveredRow]:
                 later.append((event, counter.number(replica), offsets.get(replica, 0)))
             case c.ReplicaJoined():
                 offsets[event.replica] = event.t.get("offset", 0)
-                if event.role == "prefill":
-                    prefills.add(event.replica)
             case c.Routed():
                 labels[event.request] = event.label
                 routed[event.request] = event
@@ -63,8 +60,7 @@ def delivered_rows(events: Iterable[c.ClusterEvent]) -> list[DeliveredRow]:
                 if made is not decision:
                     goes_on[sequence] = before, decision.output
                 latest[event.request] = sequence, decision
-    kept = [one for one in later if one[0].replica not in prefills]
-    return list(_rows(kept, labels, placed, goes_on))
+    return list(_rows(later, labels, placed, goes_on))
 
 
 def _rows(
