@@ -95,6 +95,11 @@ class _Cluster(Collector):
         for labels, count in gateway.routed.items():
             routed.add_metric(labels, count)
         yield routed
+        yield GaugeMetricFamily(
+            "cluster:gateway_trace_failed",
+            "1 if an error has stopped the writing of the gateway's trace file, else 0.",
+            value=bool(gateway.log.trace and gateway.log.trace.problem),
+        )
 
 
 def _combined(family: Metric) -> Metric:

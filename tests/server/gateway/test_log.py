@@ -20,7 +20,7 @@ from tests.server.gateway.cluster import (
     started,
     until_in,
 )
-from tests.server.harness import Feed, limit_files, post, trace, until
+from tests.server.harness import Feed, limit_files, metrics, post, trace, until
 from tests.server.lmtp.wire import Wire
 from visualizer import read
 
@@ -170,6 +170,7 @@ def test_the_trace_file_has_the_whole_log_and_the_next_gateway_begins_another(
     post(later.url, "/v1/completions", body)
     until_told = "gateway: the trace file run-2.jsonl is no longer written"
     until(later.url, "/ready", lambda told: until_told in told.json()["trace_error"])
+    assert metrics(later.url)[("cluster:gateway_trace_failed",)] == 1
     later.stop()
     assert path.read_bytes() == old
     [*_, last] = [
