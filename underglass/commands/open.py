@@ -246,16 +246,11 @@ def _selected(log: "EventLog | ClusterLog", select: str) -> "Select":
 
     if select in ("auto", "none"):
         return "auto" if select == "auto" else None
-    if isinstance(log, EventLog):
-        from visualizer.reading.why import WhyError
-        from visualizer.reading.why.find import request_named, request_names
+    from visualizer.reading.why import WhyError
+    from visualizer.reading.why.find import request_named, request_names, routed_names
 
-        try:
-            return request_named(request_names(log), select)
-        except WhyError as error:
-            fail(f"--select must be auto, none or a request of the log: {error}")
-    if not select.isdecimal() or int(select) not in {
-        row.request for row in visualizer.read(log).decision_rows
-    }:
-        fail(f"--select must be auto, none or the id of a request in the log, got {select}")
-    return int(select)
+    try:
+        names = request_names(log) if isinstance(log, EventLog) else routed_names(log)
+        return request_named(names, select)
+    except WhyError as error:
+        fail(f"--select must be auto, none or a request of the log: {error}")

@@ -1,9 +1,10 @@
 """The names of a log's requests, and a request by its id or its label."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+from engine.cluster.events import ClusterEvent, Routed
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from visualizer.reading.why.log_index import LogIndex, WhyError
@@ -18,6 +19,15 @@ def request_names(log: EventLog) -> dict[int, str]:
     """
     index = LogIndex.of(log.each(v.Keyframe, v.RequestArrived, v.Forked), len(log))
     return unique_names({request: index.labels[request] for request in index.spans})
+
+
+def routed_names(events: Iterable[ClusterEvent]) -> dict[int, str]:
+    """Return the same for the requests of a cluster, by their numbers there."""
+    labels: dict[int, str] = {}
+    for event in events:
+        if isinstance(event, Routed):
+            labels.setdefault(event.request, event.label)
+    return unique_names(labels)
 
 
 def unique_names(labels: Mapping[int, str]) -> dict[int, str]:

@@ -16,7 +16,7 @@ from visualizer.reading.messages import count
 from visualizer.reading.tour.cluster import BECAUSE
 from visualizer.reading.waterfall import Waterfall
 from visualizer.reading.why.answer import why
-from visualizer.reading.why.find import request_named, unique_names
+from visualizer.reading.why.find import request_named, routed_names
 from visualizer.reading.why.log_index import LogIndex, WhyError
 
 HOPS: dict[c.Hop, str] = {
@@ -72,13 +72,9 @@ class RequestWay:
 
     def __init__(self, log: ClusterLog, request: int | str) -> None:
         """Raises WhyError for a request that was not routed."""
-        labels: dict[int, str] = {}
-        for event in log:
-            if isinstance(event, c.Routed):
-                labels.setdefault(event.request, event.label)
-        self._names = unique_names(labels)
-        self.number = request_named(self._names, request)
-        self.name = self._names[self.number]
+        names = routed_names(log)
+        self.number = request_named(names, request)
+        self.name = names[self.number]
         self.events = list[c.ClusterEvent]()
         placed = list[tuple[c.Placed, int]]()
         counter = RunCounter()
@@ -90,11 +86,11 @@ class RequestWay:
                 placed.append((event, counter.number(event.replica)))
         parts = log.parts if placed else []
         runs = {(one.run.replica, one.run.number): one.run for one in parts}
-        names = {id(one.log): one.name for one in parts}
+        part_names = {id(one.log): one.name for one in parts}
         self.places = list[Place]()
         for event, number in placed:
             part = runs[event.replica, number].part_with(event.its_request)
-            self.places.append(Place(names[id(part)], part, event.its_request))
+            self.places.append(Place(part_names[id(part)], part, event.its_request))
         # The router knows no prompt if no replica could render it.
         known = [
             event.prompt - event.output for event in self.events if isinstance(event, c.Routed)
