@@ -78,10 +78,7 @@ def _tokenizer(parts: list[Part], arrivals: list[Arrival]) -> dict[str, Any]:
 
 def _requests(log: ClusterLog, parts: list[Part]) -> list[tuple[c.Routed, list[_Place]]]:
     """Return the first decision about each request, and where it arrived at a replica, in order."""
-    counter, replicas = RunCounter(), {part.run.replica for part in parts}
-    prefills = {
-        one.replica for one in log if isinstance(one, c.ReplicaJoined) and one.role == "prefill"
-    }
+    counter = RunCounter()
     arrived = {
         (part.run.replica, part.run.number, event.request): _Place(part, event)
         for part in parts
@@ -96,7 +93,7 @@ def _requests(log: ClusterLog, parts: list[Part]) -> list[tuple[c.Routed, list[_
                 places.setdefault(event.request, [])
             case c.Placed(replica=replica) if event.request in first:
                 place = arrived.get((replica, counter.number(replica), event.its_request))
-                if place is not None and (replica not in prefills or prefills == replicas):
+                if place is not None:
                     places[event.request].append(place)
     return [(routed, places[request]) for request, routed in first.items()]
 
