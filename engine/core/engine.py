@@ -240,7 +240,7 @@ class Engine:
             if begun is not None and begun.resume(request, self.loop):
                 return request
             try:
-                self.scheduler.waiting.add(request)
+                self.scheduler.waiting.add(request, front=len(request.tokens) > len(tokens))
             except Exception:  # the policy failed
                 for queued in range(first, request.id):
                     self.abort(queued)

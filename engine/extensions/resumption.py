@@ -1,7 +1,8 @@
 """A request that has output already: another engine generated it, and this one goes on.
 
-The request is submitted in the state of one that was preempted: its prompt and its output are computed
-again, as far as the prefix cache does not hold them, and then its next token is sampled. The token is
+The request is submitted in the state of one that was preempted: it joins the front of the queue, its
+prompt and its output are computed again, as far as the prefix cache does not hold them, and then its
+next token is sampled. The token is
 the one that the other engine would have sampled, up to rounding: its random number depends only on the
 seed, the sample and the position (`engine/core/compute/randomness.py`), and penalties, grammar, stop
 strings and limits count the earlier output.

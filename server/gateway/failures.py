@@ -78,7 +78,13 @@ def parse_deadlines(texts: Iterable[str]) -> Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A row of the table. `within` names the field of `Deadlines`; "" is at once."""
+    """A row of the table.
+
+    hop      the step that fails; its request is on the way, unless `what` says otherwise
+    what     what has happened
+    within   the field of `Deadlines` after which it is noticed; "" is at once
+    client   what the client sees
+    """
 
     hop: Hop
     what: str
@@ -86,3 +92,36 @@ class Failure:
     within: str
     remedy: Remedy
     client: str
+
+
+_NOTHING, _PAUSE = "nothing", "a pause"
+_LATER = "nothing but the time that it takes"
+_LATE = "504, `replica_late`"
+_COMMENTS = "keep-alive comments"
+_ITEM = "an error item, `retry` is true"
+
+FAILURES = (
+    Failure("render", "a replica does not answer", "late", "render", "elsewhere", _NOTHING),
+    Failure("render", "the only replica does not answer", "late", "render", "here", _NOTHING),
+    Failure("queue", "a replica is stuck, or shuts down", "refused", "", "elsewhere", _NOTHING),
+    Failure("queue", "the only replica shuts down", "refused", "", "ended", "503, `Retry-After`"),
+    Failure("queue", "a replica cannot be reached", "unreachable", "connect", "elsewhere", _LATER),
+    Failure("queue", "no replica has come back", "late", "queue", "ended", "`replica_lost`"),
+    Failure("prefill", "the prefill replica fails or refuses", "closed", "", "here", _LATER),
+    Failure("prefill", "it does not answer", "late", "prefill", "here", _LATER),
+    Failure("export", "it does not send the prompt's KV", "late", "export", "here", _LATER),
+    Failure("adopt", "the decode replica does not take it", "late", "adopt", "here", _LATER),
+    Failure("first_token", "a replica dies", "closed", "", "elsewhere", _LATER),
+    Failure("first_token", "an engine's process dies", "error", "", "elsewhere", _LATER),
+    Failure("first_token", "a step fails", "error", "", "elsewhere", _LATER),
+    Failure("first_token", "the only replica dies", "closed", "", "waits", _COMMENTS),
+    Failure("first_token", "an engine does nothing", "late", "first_token", "elsewhere", _LATER),
+    Failure("first_token", "the only engine does nothing", "late", "first_token", "ended", _LATE),
+    Failure("first_token", "five engines fail in a row", "error", "", "ended", "the last error"),
+    Failure("stream", "a replica dies", "closed", "", "continued", _PAUSE),
+    Failure("stream", "an engine's process dies", "error", "", "continued", _PAUSE),
+    Failure("stream", "a step fails", "error", "", "continued", _PAUSE),
+    Failure("stream", "the only replica dies", "closed", "", "waits", _COMMENTS),
+    Failure("stream", "an engine does nothing", "late", "stream", "continued", _PAUSE),
+    Failure("stream", "the replica of an LMTP connection dies", "closed", "", "ended", _ITEM),
+)

@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from engine.cluster.events import Hop, Remedy
+from engine.core.log.fold import State
 from engine.extensions.prefix_keys import KeyedTokens, keyed, salt_digest
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
@@ -42,8 +43,8 @@ from server.http.streaming import KEEP_ALIVE, Connection, sse
 
 _DONE = b"data: [DONE]\n\n"
 
-# A request that has ended this many engines without getting a token from one is not tried again: it may
-# be the request that ends them.
+# A request that was being computed when so many replicas in a row failed, and got no token from one of
+# them, is not tried again: it may be the request that ends them.
 MOST_FAILURES = 5
 # A replica that failed a request gets it again only after its engine has been started anew, or, if no
 # other replica can take the request, after this time.
@@ -105,9 +106,10 @@ class RoutedAnswer(Response):
         self._name = ""  # of the stream
         self._marks = bytearray()  # the client's tokens, as the replicas marked them
         self._failed: dict[str, str] = {}  # replica -> its run in which it failed this request
-        self._vain = 0  # replicas that have failed since the last token
+        self._vain = 0  # replicas that have failed while they computed it, since the last token
         self._lost_at: float | None = None  # when the first of them did
         self._accepted = False  # whether a replica has accepted the request
+        self._place: tuple[State | None, int] = None, 0  # its replica's state, and its number there
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response; return when the client has received it or has disconnected."""
@@ -154,6 +156,7 @@ class RoutedAnswer(Response):
             if source is not None and source is not follower:
                 await gateway.mover.move(number, tokens, source, follower)
             began, run = gateway.now(), follower.run
+            self._place = None, 0
             try:
                 await self._pass(number, follower)
                 return
@@ -218,17 +221,23 @@ class RoutedAnswer(Response):
             hop = "queue"
         else:
             self._accepted = True
-            self._vain += 1
+            self._vain += error.code == "forward_pass_failed" or self._is_computed
         self._lost_at = self._lost_at or asyncio.get_running_loop().time()
         remedy: Remedy = "continued" if self._marks else "elsewhere"
         if not self._may_go_elsewhere:
-            remedy = "waits" if self._accepted and gateway.deadlines.queue else "ended"
+            remedy = "waits" if self._accepted and error.noticed != "late" else "ended"
         if self._vain >= MOST_FAILURES:
             remedy = "ended"
         gateway.hop_failed(number, name, hop, error, remedy=remedy, began=began)
         gateway.dispatcher.lost(number, gateway.now(), again=remedy != "ended")
         if remedy == "ended":
             raise _ending(name, error)
+
+    @property
+    def _is_computed(self) -> bool:
+        """Whether its last replica's log says that it was being computed, or does not know it."""
+        state, request = self._place
+        return state is None or request not in state.waiting
 
     async def _wait(self, number: int, follower: Follower, error: LostError) -> None:
         """Wait until a replica can take the request. Raises ApiError after `Deadlines.queue`."""
@@ -263,6 +272,7 @@ class RoutedAnswer(Response):
                 raise await refused(response)
             if its_request := response.headers.get("x-underglass-request"):
                 gateway.dispatcher.placed(number, int(its_request), gateway.now())
+                self._place = gateway.log.state.states.get(follower.member.id), int(its_request)
             headers = response_headers(response.headers.items(), follower.member.id)
             if response.content_type != "text/event-stream":
                 body = await response.read()
@@ -301,7 +311,8 @@ class RoutedAnswer(Response):
             if last == b"e":
                 return
             if last.startswith(b"x"):
-                raise LostError(_message(last[1:]), "error")
+                error = msgspec.json.decode(last[1:])["error"]
+                raise LostError(error["message"], "error", code=error["code"])
         raise LostError("it closed the connection")
 
     @asynccontextmanager
@@ -383,10 +394,6 @@ def _read(body: bytes) -> _Asked:
 def _as_list(marks: bytes | bytearray) -> bytes:
     """Return the marks as a JSON list; each ends with a comma."""
     return b"[%s]" % marks[:-1]
-
-
-def _message(error: bytes) -> str:
-    return str(msgspec.json.decode(error)["error"]["message"])
 
 
 def _with_output(tokens: list[int], output: list[int]) -> Sequence[int]:

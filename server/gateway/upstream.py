@@ -133,21 +133,31 @@ class Scopes:
 
 
 class LostError(Exception):
-    """A replica failed while it had a request. `noticed` says how the gateway noticed it."""
+    """A replica failed while it had a request. `noticed` says how the gateway noticed it.
+
+    code  that of the replica's error, if it has sent one
+    """
 
     def __init__(
-        self, why: str, noticed: Noticed = "closed", replica: "Follower | None" = None
+        self,
+        why: str,
+        noticed: Noticed = "closed",
+        replica: "Follower | None" = None,
+        *,
+        code: str | None = None,
     ) -> None:
         super().__init__(why)
         self.noticed = noticed
         self.replica = replica
+        self.code = code
 
 
 class RefusedError(LostError):
     """The replica did not take the request. `answer` is what it said."""
 
     def __init__(self, answer: ApiError) -> None:
-        super().__init__(str(answer), "refused" if answer.status in (429, 503) else "error")
+        noticed: Noticed = "refused" if answer.status in (429, 503) else "error"
+        super().__init__(str(answer), noticed, code=answer.error["code"])
         self.answer = answer
 
 

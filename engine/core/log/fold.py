@@ -135,6 +135,8 @@ class State(EngineState):
             extra_key=event.extra_key,
         )
         self.waiting[event.request] = None
+        if event.output:
+            self.waiting.move_to_end(event.request, last=False)
 
     def _step_started(self, event: v.StepStarted) -> None:
         self.step = event.step

@@ -148,7 +148,8 @@ class RequestArrived(Event):
     """A request was submitted. `texts` has one piece per prompt token; joined, they are the prompt.
 
     `output` is what another replica generated before: this engine computes it again, after the prompt,
-    and goes on. Then `texts` has its pieces, too, and `sample` says which sample of the prompt it is.
+    and goes on. The request is then queued at the front, as after a preemption; `texts` has the pieces
+    of its output, too, and `sample` says which sample of the prompt it is.
 
     `n` is the number of samples (`best_of`, if given). `sampling` has the fields of SamplingParams that
     differ from their defaults, and the seed. `extra_key` is (adapter, digest of the cache salt), ""

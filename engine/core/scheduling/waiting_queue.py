@@ -61,7 +61,7 @@ class WaitingQueue:
         return group in self._groups
 
     def add(self, request: Request, *, front: bool = False) -> None:
-        """Add a request at the back, or at the front if it was preempted."""
+        """Add a request at the back, or at the front if it has run before."""
         if self._on_queued is not None:
             self._on_queued(request, self)  # this comes first because it may raise
         group = request.id if self._group is None else self._group(request)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from authoring.contents import routes
-from authoring.generated import event_types, fields, models, settings, sources
+from authoring.generated import event_types, failures, fields, models, settings, sources
 
 ROOT = Path(__file__).parents[3]
 _FRONTEND = "visualizer/frontend/src"
@@ -33,6 +33,7 @@ def _whole(render: Callable[[], str]) -> Rewrite:
 FILES: dict[str, Rewrite] = {
     "README.md": _marked(lambda: routes("notebooks/")),
     "docs/clients.md": _marked(fields.render),
+    "docs/cluster.md": _marked(failures.render),
     "docs/glossary.md": _marked(settings.table_of_flags),
     "docs/metrics.md": _marked(settings.table_of_metrics),
     "docs/models.md": _marked(models.render),

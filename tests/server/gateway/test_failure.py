@@ -108,22 +108,6 @@ def test_stream_is_continued_when_its_replica_dies(pair):
     assert all(one.output >= 1 for one in continued)
 
 
-def test_request_without_a_token_goes_to_another_replica(pair):
-    url, replicas = pair
-    with two_of_each_kind(url) as streams:
-        kill(replicas["0"])
-        post(replicas["1"].url, "/engine/resume")
-        texts = [response.read().decode() for _, response in streams]
-    assert not any("error" in text for text in texts)
-    attempts: dict[int, list[str]] = {}
-    for event in cluster_trace(url):
-        if isinstance(event, Routed):
-            attempts.setdefault(event.request, []).append(event.replica)
-    assert list(attempts.values()) == [
-        ["0", "1"] if replica == "0" else ["1"] for replica, _ in streams
-    ]
-
-
 def test_request_that_lost_its_replica_waits_for_a_place(serve, gateway):
     replicas = {id_: serve(paused=True, server={"max_waiting": 1}) for id_ in ("0", "1")}
     url = gateway(*(replica.url for replica in replicas.values())).url

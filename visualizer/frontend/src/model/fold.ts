@@ -484,7 +484,7 @@ export class State {
     const own = { id, root: id, sample, prompt_length: prompt.length, tokens, num_seqs: n };
     const none = { num_computed_tokens: 0, block_table: [], last_node: ROOT, preemptions: 0 };
     const request = this.#withContent({ ...own, ...none, ...rest }, hashes);
-    this.#addRequestState({ ...request, place: ++this.back });
+    this.#addRequestState({ ...request, place: output.length ? --this.front : ++this.back });
   }
 
   step_started(event: Events["step_started"]) {
