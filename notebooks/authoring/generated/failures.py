@@ -33,7 +33,6 @@ def _row(failure: Failure) -> str:
     within = "at once"
     if failure.within:
         within = f"{getattr(Deadlines(), failure.within):g} s, `{failure.within}`"
-    return (
-        f"| {_HOPS.get(failure.hop, failure.hop)} | {failure.what} | {_NOTICED[failure.noticed]} | {within} | "
-        f"{_REMEDIES[failure.remedy]} | {failure.client} |"
-    )
+    hop = _HOPS.get(failure.hop, failure.hop)
+    cells = hop, failure.what, _NOTICED[failure.noticed], within, _REMEDIES[failure.remedy]
+    return f"| {' | '.join((*cells, failure.client))} |"

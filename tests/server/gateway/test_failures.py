@@ -18,6 +18,7 @@ from engine.core.log.vocabulary import RequestArrived
 from server.core.settings import ServerSettings
 from server.gateway import proxy
 from server.gateway.app import create_gateway_app
+from server.gateway.ejection import Fault
 from server.gateway.failures import FAILURES, Deadlines, Failure
 from server.gateway.gateway import Gateway
 from server.gateway.replica_set import Member
@@ -26,7 +27,7 @@ from tests.server.gateway.cluster import Announced
 from tests.server.harness import Caller, Serve, post, sse_data
 
 BODY = {"model": "m", "prompt": "x", "max_tokens": 9, "stream": True}
-HUGE = Deadlines(render=60, first_token=60, stream=60)
+HUGE = Deadlines(beat=0.05, render=60, first_token=60, stream=60)
 # Faults of one replica whose other one, if any, is well; those of moves are in `test_roles.py`, and the
 # one of LMTP in `test_log.py`.
 ROWS = [
@@ -108,6 +109,11 @@ class Scene:
         """A replica that says that it works, but does not."""
         self.follower.status["paused"] = False
 
+    def fall_silent(self) -> None:
+        """As many beats as are needed count at once."""
+        self.failing.process.send_signal(signal.SIGSTOP)
+        self.follower.health._silent = 10**6
+
     async def stop(self) -> None:
         self.failing.process.send_signal(signal.SIGSTOP)
         self.hurry(render=0.01)
@@ -129,7 +135,8 @@ class Scene:
     def heal(self) -> None:
         """Let the well replica work, and the other one, if it can."""
         self.hurry(first_token=60, stream=60, render=60)
-        self.follower.ejected = "it has failed" if self.others else ""
+        if self.others and self.follower.health.ejection is None:
+            self.follower.health.eject(Fault("it has failed", "error"))
         self.failing.process.send_signal(signal.SIGCONT)
         for one in self.others or [self.failing]:
             post(one.url, "/engine/resume")
@@ -149,6 +156,7 @@ LATER: dict[str, Callable[[Scene], None]] = {
     "an engine's process dies": Scene.kill_engine,
     "a step fails": Scene.fail_a_step,
     "five engines fail in a row": Scene.fail_a_step,
+    "a replica falls silent": Scene.fall_silent,
     "an engine does nothing": Scene.stop_working,
     "the only engine does nothing": Scene.stop_working,
 }
