@@ -27,7 +27,7 @@ from tests.server.gateway.cluster import Announced
 from tests.server.harness import Caller, Serve, post, sse_data
 
 BODY = {"model": "m", "prompt": "x", "max_tokens": 9, "stream": True}
-HUGE = Deadlines(beat=0.05, render=60, first_token=60, stream=60)
+HUGE = Deadlines(beat=0.05, silent=600, render=60, first_token=60, stream=60)
 # Faults of one replica whose other one, if any, is well; those of moves are in `test_roles.py`, and the
 # one of LMTP in `test_log.py`.
 ROWS = [
@@ -130,6 +130,7 @@ class Scene:
         self.failing.process.send_signal(signal.SIGTERM)
         while not self.follower.status.get("not_ready"):
             assert await self.gateway.log.changed(60)
+        self.follower._task.cancel()
         self.follower.status = {}
 
     def heal(self) -> None:
