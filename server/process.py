@@ -47,10 +47,12 @@ class BackgroundServer:
             self.stop()
             raise
 
-    def _launch(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _launch(
+        self, command: Sequence[str], stdin: int = subprocess.PIPE
+    ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=child.environment(),

@@ -167,7 +167,8 @@ def _end_with(lifeline: int) -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
 
 
-def _main() -> None:
+def main() -> None:
+    """Be the engine of the process that has started this one."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     connection, shared, lifeline = map(int, sys.argv[1:])
@@ -178,4 +179,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    main()

@@ -160,6 +160,17 @@ def frame(message: object) -> bytes:
     return len(body).to_bytes(LENGTH, "big") + body
 
 
+def start_child(files: Sequence[int]) -> "subprocess.Popen[bytes]":
+    """Start an engine's process; a replica's server has another function for it, `gateway/warm.py`."""
+    return subprocess.Popen(
+        python("server.core.engine_child", *files),
+        stdin=subprocess.DEVNULL,
+        pass_fds=files,
+        start_new_session=True,
+        env=environment(),
+    )
+
+
 class ProcessClient(EngineClient):
     """An engine in a child process, and the connection to it."""
 
@@ -175,13 +186,7 @@ class ProcessClient(EngineClient):
             shared.truncate(8)
             self._shared = mmap.mmap(shared.fileno(), 8)
             self._busy = memoryview(self._shared).cast("d")
-            self._child = subprocess.Popen(
-                python("server.core.engine_child", theirs.fileno(), shared.fileno(), lifeline),
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), shared.fileno(), lifeline),
-                start_new_session=True,
-                env=environment(),
-            )
+            self._child = start_child((theirs.fileno(), shared.fileno(), lifeline))
         os.close(lifeline)
         self._received = bytearray()
         self._unsent = bytearray()

@@ -4,7 +4,8 @@
                      gateway <--HTTP-- replica   /events: its log, as any viewer reads it
 
 replica_set.py   which replicas there are: a list of URLs, or what Ray Serve runs
-ray_cluster.py   the replicas on Ray Serve; ray_replica.py is one of them
+ray_cluster.py   the replicas on Ray Serve: starts ray_driver.py, which has joined Ray, and outlives it
+ray_replica.py   one replica, a Ray actor with a server; warm.py forks its processes
 upstream.py      requests to a replica: headers, keys, and blocks of work that end with it
 follower.py      follows one replica: its log, its clock, whether it can be reached
 gateway.py       the replicas that can be reached, the router and the window of the cluster log

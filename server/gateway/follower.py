@@ -109,7 +109,7 @@ class Follower:
     @property
     def usable(self) -> bool:
         """Whether the replica may accept requests if no replica is ready."""
-        if self.retired or self.problem[0] not in ("", "ejected"):
+        if self.problem[0] not in ("", "ejected"):
             return False
         return self.health.ejection is None or self.health.ejection.noticed != "silent"
 

@@ -7,11 +7,10 @@ import asyncio
 import logging
 import signal
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -33,8 +32,6 @@ from server.gateway.upstream import LostError, Scopes, open_session
 from server.http.errors import ApiError, unavailable
 
 logger = logging.getLogger("underglass")
-
-_REMOVED = 100  # members that /health can still name while others are started in their place
 
 
 class ClusterWindow(ClusterLog, Followed):
@@ -75,7 +72,6 @@ class Gateway:
     session    the HTTP client for all replicas
     members    the replica set: how many replicas should run, and what Ray does
     followers  by id: the members of the replica set, present or not
-    removed    the latest members that were removed: id, why and when
     log        the cluster log; `dispatcher` writes it
     routed     number of decisions by replica and reason
     draining   the gateway is about to stop and accepts no more requests
@@ -102,7 +98,6 @@ class Gateway:
         self.gave_up = asyncio.Event()  # never set: a gateway waits for replicas
         self._keys = settings
         self.members = replicas
-        self.removed: deque[tuple[str, str, datetime]] = deque(maxlen=_REMOVED)
         self._roles = roles
         self._start = time.perf_counter_ns()
         self.log = ClusterWindow(settings.log_window, trace)
@@ -168,7 +163,6 @@ class Gateway:
 
     def _remove(self, id_: str, why: str) -> None:
         if follower := self.followers.get(id_):
-            self.removed.append((id_, why, datetime.now(UTC)))
             follower.retire(why)
             self.log.wake()
 
@@ -178,7 +172,7 @@ class Gateway:
     def ready(self) -> list[str]:
         """The ids of the replicas that accept requests.
 
-        If there is none, an ejected replica is better than no replica, unless it is silent.
+        If there is none, an ejected or a removed one is better than none, unless it is silent.
         """
         ready = [id_ for id_, follower in self.followers.items() if follower.ready]
         return ready or [id_ for id_, follower in self.followers.items() if follower.usable]

@@ -141,12 +141,8 @@ def not_ready(gateway: "Gateway") -> Iterator[NotReady]:
         if state:
             id_, url = one.member.id, one.member.url
             yield NotReady(id=id_, url=url, state=state, reason=reason, since=one.since)
-    starting = gateway.members.desired - len(followers)
-    for number in range(starting):
-        reason, since = "it is being started", gateway.members.since
-        if number < len(gateway.removed):
-            id_, why, since = gateway.removed[-1 - number]
-            reason += f" in place of replica {id_}: {why}"
+    since, reason = gateway.members.since, "it is being started"
+    for _ in range(gateway.members.desired - len(followers)):
         yield NotReady(id=None, url=None, state="starting", reason=reason, since=since)
 
 

@@ -12,8 +12,11 @@ Each process has one other that starts it again:
 
 The actor also ends a server whose engine is stuck or has failed for a few seconds, or that no longer
 answers. An engine that the server is just starting again is no reason for that. The actor ends itself
-if its server cannot be started again, or ends within seconds again and again. In whatever way the actor
-ends, the server's stdin closes and the server stops after its running requests.
+if its server cannot be started again, or ends within seconds again and again.
+
+However the actor ends, the server's stdin closes, and the server stops after its running requests. If
+the gateway has started Ray on its own machine, the server's stdin is a lifeline that the gateway holds,
+too: the server serves on until another replica has taken its place, even if all of Ray is dead.
 
 Differs from vLLM's and SGLang's Ray executors: they make an actor of each GPU worker of one engine. Ray
 Serve LLM makes an actor of each engine, too, and sends tokens through Ray.
@@ -23,10 +26,11 @@ import asyncio
 import json
 import math
 import os
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -35,6 +39,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from ray.serve._private import replica as serve_replica
 from ray.util import get_node_ip_address
 
+from server.gateway.warm import Warm
 from server.process import BackgroundServer, ServerError
 from underglass import child
 
@@ -52,9 +57,14 @@ _open = build_opener(ProxyHandler({})).open
 
 
 class EngineReplica:
-    """The actor. `environment` has the server's options, as `UNDERGLASS_...` variables."""
+    """The actor.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    environment  the server's options, as `UNDERGLASS_...` variables
+    lifelines    a directory of this machine in which the gateway finds the server's lifeline; None if
+                 the gateway may run elsewhere
+    """
+
+    def __init__(self, environment: Mapping[str, str], lifelines: str | None) -> None:
         address = get_node_ip_address()
         # Serve opens a port for calls between deployments, on all interfaces. This deployment has no
         # such calls.
@@ -64,6 +74,16 @@ class EngineReplica:
         os.environ.update(environment, UNDERGLASS_HOST=address)
         key = environment.get("UNDERGLASS_API_KEY")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # This process holds the other end of the servers' stdin until it ends.
+        if lifelines is None:
+            self._lifeline = ""
+            self._stdin, _ = os.pipe()
+        else:
+            self._lifeline = f"{lifelines}/lifeline-{os.getpid()}"
+            os.mkfifo(self._lifeline, 0o600)
+            os.open(self._lifeline, os.O_RDWR)
+            self._stdin = os.open(self._lifeline, os.O_RDONLY)
+        self._warm = Warm() if sys.platform == "linux" else None
         self._start_server()
         os.environ["UNDERGLASS_PORT"] = self._server.url.rpartition(":")[2]  # from now on
         self._unfinished = 0.0
@@ -71,12 +91,12 @@ class EngineReplica:
         threading.Thread(target=self._keep_running, daemon=True).start()
 
     def _start_server(self) -> None:
-        self._server = BackgroundServer(child.python("underglass", "serve"))
+        self._server = _Server(self._stdin, self._warm)
         self._started = self._well = time.monotonic()
 
     def record_replica_metadata(self) -> dict[str, Any]:
-        """Return what Serve tells every gateway about this replica: the address of its server."""
-        return {"url": self._server.url, "pid": self._server.process.pid}
+        """Return what Serve tells every gateway about this replica, see `ray_cluster.Server`."""
+        return {"url": self._server.url, "lifeline": self._lifeline}
 
     async def check_health(self) -> None:
         """Look after the server. All that Serve has to know is that the actor answers."""
@@ -127,6 +147,28 @@ class EngineReplica:
             except ServerError as error:
                 print(f"The server cannot be started again: {error}", file=sys.stderr)
             os._exit(1)  # Ray notices this at its next health check, within a second
+
+
+class _Server(BackgroundServer):
+    """A server that ends with its stdin; `warm` forks it."""
+
+    def __init__(self, stdin: int, warm: Warm | None) -> None:
+        self._stdin, self._warm = stdin, warm
+        super().__init__(child.python("underglass", "serve"))
+
+    def _launch(self, command: Sequence[str], _stdin: int = subprocess.PIPE) -> Any:
+        if self._warm is None:
+            return super()._launch(command, self._stdin)
+        ours, its = os.pipe()
+        try:
+            process = self._warm.serve(self._stdin, its, self._errors.fileno())
+        except OSError:  # the warm process has ended
+            self._warm = None
+            return super()._launch(command, self._stdin)
+        finally:
+            os.close(its)
+        process.stdout = os.fdopen(ours, "rb")
+        return process
 
 
 def replicas_for_load(context: "AutoscalingContext") -> tuple[int, dict[str, Any]]:

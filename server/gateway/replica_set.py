@@ -56,8 +56,8 @@ class ReplicaSet(Protocol):
     ) -> None:
         """Begin to call `add(member)` for each member, and `remove(id, why)` when it is no longer one.
 
-        No request is routed to a removed member. Its streams continue until they end or break, so it
-        may finish them before it exits. An exception ends the gateway.
+        No request is routed to a removed member while another one is ready. Its streams continue until
+        they end or break, so it may finish them before it exits. An exception ends the gateway.
         """
 
     async def stop(self) -> None:

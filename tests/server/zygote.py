@@ -95,7 +95,7 @@ class ForkedEngine(subprocess.Popen[bytes]):
             for lower, upper in itertools.pairwise(ends):
                 os.closerange(lower + 1, upper)
             sys.argv = ["engine_child", *map(str, pass_fds)]
-            _run(engine_child._main)
+            _run(engine_child.main)
 
         forks, ForkedEngine.first = ForkedEngine.first, False
         super().__init__(

@@ -28,7 +28,7 @@ def servers_below(process: psutil.Process) -> dict[str, psutil.Process]:
     return {
         f"http://127.0.0.{one.laddr.ip.rpartition('.')[2]}:{one.laddr.port}": child
         for child in process.children(recursive=True)
-        if "underglass" in child.cmdline()
+        if "server.gateway.warm" in child.cmdline()
         for one in child.net_connections("inet")
         if one.status == psutil.CONN_LISTEN
     }

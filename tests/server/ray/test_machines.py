@@ -73,6 +73,22 @@ def test_each_machine_runs_a_replica(server, machines):
     assert hosts == {HEAD, SECOND}
 
 
+def test_replicas_remain_while_the_driver_joins_again(server):
+    before = get(server.url, "/health")["replicas"].keys()
+    (driver,) = (
+        one
+        for one in psutil.Process(server.process.pid).children()
+        if "server.gateway.ray_driver" in one.cmdline()
+    )
+    driver.kill()
+    statuses = []
+    while len(statuses) < 2 or statuses[-1] != "ok":
+        health = get(server.url, "/health")
+        assert health["replicas"].keys() == before
+        statuses += [one for one in [health["ray"]["status"]] if [one] != statuses[-1:]]
+    assert statuses[-2:] == ["lost", "ok"]
+
+
 def test_requests_are_served_while_a_machine_dies(server, machines):
     replicas = get(server.url, "/health")["replicas"]
     (dead,) = (id_ for id_, one in replicas.items() if SECOND in one["url"])
@@ -88,6 +104,9 @@ def test_requests_are_served_while_a_machine_dies(server, machines):
         machines[1].lose_power()
         left = feed.until(has_left)
     assert left.replica == dead
+    health = get(server.url, "/health")
+    assert (health["status"], health["desired"], health["ready"]) == ("degraded", 2, 1)
+    assert [one["id"] for one in health["not_ready"]] == [dead]
     assert len(statuses) > 1
     assert set(statuses) == {200}
 

@@ -75,24 +75,43 @@ def test_replica_takes_controls_from_its_gateway_only(server):
 
 def test_killed_server_is_started_again_in_its_place(server):
     processes = servers_below(psutil.Process(server.process.pid))
-    with ClusterFeed(server.url) as feed, stream(server.url, "/v1/completions", LONG) as response:
+    long = LONG | {"max_tokens": 300}
+    with ClusterFeed(server.url) as feed, stream(server.url, "/v1/completions", long) as response:
         id_ = response.headers["x-underglass-replica"]
         lines = response.iter_lines()
         next(line for line in lines if line.startswith("data: "))
-        processes[get(server.url, "/health")["replicas"][id_]["url"]].kill()
-        *_, error, done = read_events(lines)
-        assert (error["error"]["code"], done) == ("replica_lost", "[DONE]")
-        answers = [post(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 1})]
+        server_of = processes[get(server.url, "/health")["replicas"][id_]["url"]]
+        server_of.kill()
         assert feed.until(lambda event: isinstance(event, ReplicaLeft)).replica == id_
-        answers.append(post(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 1}))
         health = get(server.url, "/health")
+        *_, last, done = read_events(lines)
         joined = feed.until(lambda event: isinstance(event, ReplicaJoined))
-    assert [answer.status_code for answer in answers] == [200, 200]
-    assert (health["status"], health["desired"], health["ready"]) == ("degraded", 2, 1)
+    assert (last["choices"][0]["finish_reason"], done) == ("length", "[DONE]")
+    assert (health["desired"], health["status"]) == (2, "degraded")
     assert [(one["id"], one["state"]) for one in health["not_ready"]] == [(id_, "unreachable")]
     assert joined.replica == id_
     wait_for(server.url, "0", "1")
     assert get(server.url, "/health")["status"] == "ok"
+
+
+@pytest.mark.soak  # starts another Ray
+def test_gateway_outlives_its_ray(server):
+    (raylet,) = (
+        one
+        for one in psutil.Process(server.process.pid).children(recursive=True)
+        if one.name() == "raylet"
+    )
+    before = set(get(server.url, "/health")["replicas"])
+    raylet.kill()
+    answers, health = [], get(server.url, "/health")
+    lost = False
+    while set(health["replicas"]) & before or health["ray"]["status"] != "ok":
+        answers.append(post(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 1}))
+        health = get(server.url, "/health")
+        lost |= "raylet" in health["ray"]["reason"]
+    assert lost
+    assert {one.status_code for one in answers} == {200}
+    wait_for(server.url, *health["replicas"])
 
 
 @pytest.mark.soak  # one more replica, after the one that replaces a killed one
