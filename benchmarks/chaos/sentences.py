@@ -411,8 +411,12 @@ class _Decision:
         return self._failure(claims) is not None
 
     def _verb(self, said: str, claims: Mapping[str, str]) -> bool:
-        noticed = self._failure(claims).noticed
-        return said == _VERBS[noticed] or (said == "accepted requests" and "where" not in claims)
+        failure = self._failure(claims)
+        if not failure.replica:
+            return said == "accepted requests"
+        if failure.hop == "stream" and failure.noticed == "error":
+            return said == "broke off with an error"
+        return said == _VERBS[failure.noticed]
 
     def _after(self, said: str, claims: Mapping[str, str]) -> bool:
         return said == _ms(int(self._failure(claims).t["us"]))

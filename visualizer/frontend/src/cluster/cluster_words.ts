@@ -11,6 +11,9 @@ import type { ClusterModel, ClusterRequest, Failure, Route } from "./cluster_mod
 import { gonePrefix } from "./gone_prefix.ts";
 import type { Replica } from "./replica.ts";
 
+/** A busy engine that takes no step for so long is worth a word: us, and typical steps. */
+const LONG_PAUSE = 1e6;
+const LONG_STEPS = 20;
 const SHORT_WAIT = 1.5; // steps before an admission that are no wait worth telling
 
 /** What a request waits for, by its cause. */
@@ -223,7 +226,7 @@ function queued(model: ClusterModel, route: Route) {
     return say`${tagOf(route.request)} is admitted ${duration(wait)} later, by the first step after its arrival.`;
   const cause = WAITS[reason ?? ""] ?? "in the queue";
   const idle = model.replicas.flatMap((other) => {
-    if (other.id === route.replica) return [];
+    if (other.id === route.replica || stalledSince(other, route.at) !== null) return [];
     const { taken, all } = seatsAt(other, route.at);
     return all > taken ? [`${all - taken} free on replica ${other.id}`] : [];
   });
@@ -264,6 +267,15 @@ export function queueAt(replica: Replica, at: number) {
   return run.model.measures.waiting[run.stepAt(at) - run.model.firstStep];
 }
 
+/** When the last step of an engine ended that has requests and takes no step for long; null if it works or is idle. */
+function stalledSince(replica: Replica, at: number) {
+  const run = replica.stayAt(at) && replica.runAt(at);
+  if (!run?.axis || at < run.axis.from) return null;
+  const end = run.axis.end(run.stepAt(at));
+  const isBusy = seatsAt(replica, at).taken + queueAt(replica, at) > 0;
+  return isBusy && at - end > Math.max(LONG_PAUSE, LONG_STEPS * run.axis.typical) ? end : null;
+}
+
 /** What a replica does at a time: its seats and its queue, or why it gets no requests. */
 export function presenceWords(model: ClusterModel, replica: Replica, at: number) {
   const role = replica.role && replica.role !== "both" ? `${replica.role}, ` : "";
@@ -284,7 +296,9 @@ export function presenceWords(model: ClusterModel, replica: Replica, at: number)
   if (!run || !all) return `${role}not started`;
   const seats = `${role}${taken} of ${count(all, "seat")}`;
   const queue = queueAt(replica, at);
-  if (run.axis) return `${seats}${queue ? `, ${queue} waiting` : ""}`;
+  const since = stalledSince(replica, at);
+  const pause = since === null ? "" : `; no step since ${duration(since)}`;
+  if (run.axis) return `${seats}${queue ? `, ${queue} waiting` : ""}${pause}`;
   if (run.hasSteps) return `${seats}; its log has no times`;
   const sent = model.routes.filter((one) => one.replica === replica.id && one.at <= at);
   const unanswered = sent.filter((one) => one.at >= run.began && !isOver(one)).length;
@@ -333,7 +347,8 @@ export function failuresBefore({ request, index, at }: Route): Failure[] {
 function failureWords(failure: Failure, { request, output }: Pick<Route, "request" | "output">) {
   const { replica, hop, noticed, us, at } = failure;
   const subject = replica ? `replica ${replica}` : "no replica";
-  const verb = replica ? (NOTICED[noticed] ?? noticed) : "accepted requests";
+  const broke = hop === "stream" && noticed === "error" ? "broke off with an error" : "";
+  const verb = replica ? broke || (NOTICED[noticed] ?? noticed) : "accepted requests";
   const after = noticed === "late" && us ? ` of ${duration(us)}` : "";
   const had =
     hop === "stream" && output

@@ -9,7 +9,14 @@ import { duration } from "../model/duration.ts";
 import type { ClusterBoard } from "./cluster_board.ts";
 import { clusterFacts, lengthOf, predictedHit } from "./cluster_facts.ts";
 import type { ClusterModel, Route } from "./cluster_model.ts";
-import { candidateIds, lengthWords, numberWords, REASONS, tieWords } from "./cluster_words.ts";
+import {
+  candidateIds,
+  failuresBefore,
+  lengthWords,
+  numberWords,
+  REASONS,
+  tieWords,
+} from "./cluster_words.ts";
 import { gonePrefix } from "./gone_prefix.ts";
 import type { Replica } from "./replica.ts";
 
@@ -61,6 +68,9 @@ function decisionNodes({ model }: ClusterBoard, route: Route) {
         )
       : []),
     tie ? h("p", `${tie}.`) : "",
+    ...failuresBefore(route).map(({ replica, why }) =>
+      h("p", levelDot("recorded"), ` Replica ${replica || "none"}: ${why}.`),
+    ),
     h("p", ...outcome(model, route, delivered)),
     h("p.muted", `${hasScores ? "The lowest score wins. " : ""}${promptWords(route)}`),
   ].filter((node) => node !== "");
