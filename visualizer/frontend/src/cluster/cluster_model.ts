@@ -193,13 +193,15 @@ export class ClusterModel {
   }
 
   /**
-   * The time from a request's first decision to the first token of this one, or null. A prefill replica's token reaches
-   * no client, and a request that is continued has had its first token.
+   * The time from a request's first decision to the first token of this one, or null. A client gets no token of a replica
+   * if another one begins the answer anew, and one that has output has had its first token.
    */
   ttftOf(route: Route) {
-    if (route.output || this.replica(route.replica)?.role === "prefill") return null;
+    const { routes } = route.request;
+    const next = routes[routes.indexOf(route) + 1];
+    if (route.output || (next && !next.output)) return null;
     const end = this.firstTokenOf(route);
-    return end === null ? null : end - route.request.routes[0].at;
+    return end === null ? null : end - routes[0].at;
   }
 
   /** The time from its first decision to its first token, or null. */
