@@ -392,7 +392,11 @@ class _Decision:
     def _free(self, said: str, _: object) -> bool:
         claims = re.findall(r"(\d+) free on replica ([\w-]+)", said)
         seats = {replica: self._cluster.seats(replica, self._at) for _, replica in claims}
-        return all(int(free) == seats[one]["all"] - seats[one]["taken"] for free, one in claims)
+        could = self._event.loads or seats
+        return all(
+            one in could and int(free) == seats[one]["all"] - seats[one]["taken"]
+            for free, one in claims
+        )
 
     def _waiting(self, _said: str, _: object) -> bool:
         return self._row.its_request not in self._steps.admitted and not self._row.lost

@@ -38,7 +38,7 @@ import { buildClusterKeys } from "./cluster_keys.ts";
 import type { ClusterModel, ClusterRequest, Route } from "./cluster_model.ts";
 import { openingRoute } from "./cluster_moments.ts";
 import { writeClusterSummary } from "./cluster_summary.ts";
-import { clusterSentence, presenceWords } from "./cluster_words.ts";
+import { clusterSentence, continuationOf, presenceWords } from "./cluster_words.ts";
 import { AgreementPanel, DecisionPanel, FormsPanel } from "./decision_panel.ts";
 import { PathOverlay } from "./path_overlay.ts";
 import type { Replica } from "./replica.ts";
@@ -401,8 +401,9 @@ export class ClusterBoard extends Shell {
       const finished = run?.span(route.its)?.finished;
       const end = run && finished ? run.endOf(finished.step) : NaN;
       const to = Number.isNaN(end) ? route.at + 20 * this.axis.typical : end;
-      const margin = (to - route.at) * 0.4;
-      this.state.set({ view: clampView({ from: route.at - margin, to: to + margin }, this.axis) });
+      const from = Math.min(route.at, continuationOf(this.model, route)?.from ?? Infinity);
+      const margin = (to - from) * 0.4;
+      this.state.set({ view: clampView({ from: from - margin, to: to + margin }, this.axis) });
     }
   }
 

@@ -225,8 +225,11 @@ function queued(model: ClusterModel, route: Route) {
   if (!isSeen)
     return say`${tagOf(route.request)} is admitted ${duration(wait)} later, by the first step after its arrival.`;
   const cause = WAITS[reason ?? ""] ?? "in the queue";
+  const could = candidateIds(route);
+  const hasLoads = Object.keys(route.loads).length > 0;
   const idle = model.replicas.flatMap((other) => {
-    if (other.id === route.replica || stalledSince(other, route.at) !== null) return [];
+    if (other.id === route.replica || (hasLoads && !could.includes(other.id))) return [];
+    if (stalledSince(other, route.at) !== null) return [];
     const { taken, all } = seatsAt(other, route.at);
     return all > taken ? [`${all - taken} free on replica ${other.id}`] : [];
   });

@@ -19,6 +19,8 @@ const LINE = 2.5;
 const BOLD = { size: 11, bold: true };
 const FLAG = 16; // px
 
+const byTime = (a: { at: number }, b: { at: number }) => a.at - b.at;
+
 export class PathOverlay extends Part<ClusterBoard> {
   canvas = h("canvas.path", { "aria-hidden": "true" });
   painter = new CanvasPainter(this.canvas);
@@ -52,15 +54,18 @@ export class PathOverlay extends Part<ClusterBoard> {
         why: `ejected: ${why}`,
         until: to ?? undefined,
       }));
-      for (const { at, why, until = Infinity } of [...ends, ...ejections]) {
+      let used = -Infinity; // the end of the words before
+      for (const { at, why, until = Infinity } of [...ends, ...ejections].sort(byTime)) {
         const x = scale.at(at);
         if (x < scale.left || x > scale.right) continue;
         painter.fill(x, top + HEAD, 2.5, height - HEAD - 8, ink);
         const room = Math.min(scale.right, scale.at(until)) - x - 9;
         const isLeft = room < painter.measure(why, BOLD) && x - scale.left > room;
         const words = painter.cut(why, isLeft ? x - scale.left - 9 : room, BOLD);
-        const style = { ...BOLD, halo: ground, align: isLeft ? "right" : "left" } as const;
-        painter.text(words, isLeft ? x - 5 : x + 7, top + HEAD + 12, style);
+        const left = isLeft ? x - 5 - painter.measure(words, BOLD) : x + 7;
+        const y = top + HEAD + (left < used ? 26 : 12);
+        painter.text(words, left, y, { ...BOLD, halo: ground });
+        used = left + painter.measure(words, BOLD) + 4;
       }
     }
   }
