@@ -227,7 +227,10 @@ def test_a_comparison_lists_the_requests_and_opens_either_run(new_page, tmp_path
 def test_a_replica_that_is_gone_offers_no_seats_and_comes_back_with_its_earlier_lanes(opened):
     log = faults()["kill"]
     left = next(event for event in log if isinstance(event, ReplicaLeft))
-    board = opened(log, 1280, at_ms=left.t["at"] / 1000 + 1)
+    continued = next(event for event in log if isinstance(event, Routed) and event.output)
+    board = opened(log, 1280, at_ms=left.t["at"] / 1000 + 1, select=continued.request)
+    way = re.compile(rf"^{left.replica} {continued.replica} ")  # from one machine to the other
+    expect(board.root.locator(".path")).to_have_attribute("data-failover", way)
     group = board.root.locator(f".replica[data-replica='{left.replica}']")
     expect(group).to_have_attribute("data-there", "false")
     expect(group).to_have_attribute("data-seats", "0")

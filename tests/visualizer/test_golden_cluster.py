@@ -1,7 +1,7 @@
 """The board of a cluster knows what Python's ClusterLog knows: the same split, the same decisions."""
 
 import json
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pandas as pd
@@ -22,9 +22,6 @@ from tests.visualizer.clusters import (
 )
 from tests.visualizer.test_golden_fold import node
 from visualizer import read
-from visualizer.html import MODULE
-
-SOURCES = MODULE.parents[1] / "frontend" / "src" / "cluster"
 
 
 def logs() -> dict[str, ClusterLog]:
@@ -133,11 +130,3 @@ def test_words_about_another_log_are_noticed(theirs, kind, fields):
     for event in [*events[:place], *changed, *events[place + 1 :]]:
         log.append(event)
     assert list(check_told(log, theirs["kill"]))
-
-
-def test_the_board_has_words_for_every_reason():
-    words = (SOURCES / "cluster_words.ts").read_text("utf-8")
-    table = words.partition("REASONS: Record<string, string> = {")[2].partition("};")[0]
-    assert [line.split(":")[0].strip() for line in table.strip().splitlines()] == list(
-        get_args(c.RoutingReason)
-    )

@@ -11,6 +11,7 @@ import {
   seatsAt,
 } from "../../src/cluster/cluster_words.ts";
 import { gonePrefix } from "../../src/cluster/gone_prefix.ts";
+import { VOCABULARY } from "../../src/cluster/vocabulary.ts";
 import { Model, plain } from "../../src/model/index.ts";
 import { keyframe } from "../../src/model/keyframe.ts";
 import { assertNames } from "../facts.js";
@@ -267,6 +268,8 @@ test("an invalid line is named with its number", () => {
 });
 
 test("each reason has words, and a decision without a known one is told as it is", () => {
+  const [, reasons] = /reason:'(\S+)/.exec(VOCABULARY.routed);
+  assert.deepEqual(Object.keys(REASONS).sort(), reasons.split("|"));
   const model = two();
   const route = model.routes[2];
   const said = Object.keys(REASONS).map((reason) =>
