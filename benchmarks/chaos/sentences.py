@@ -39,6 +39,8 @@ _CLAUSES = tuple(
     re.compile(clause)
     for clause in (
         rf" ?At (?P<sent>{_T}) the router sends .+?(?P<again> again)? to replica (?P<to>{_R})(?=[,:.])",
+        rf", the only (?P<alone>one) it could choose(?:, where it expects to find (?P<hit>\d+) of its"
+        rf" {_LENGTH})?\.",
         rf", because it expects to find (?P<hit>\d+) of its {_LENGTH} there\.",
         rf", because a request on its way there should compute (?P<hit>\d+) of its {_LENGTH}\.",
         rf": replica (?P<longer>{_R}) may have (?P<longest>\d+) of its {_LENGTH}, not (?P<hit>\d+),"
@@ -276,6 +278,7 @@ class _Decision:
         return {
             "again": self._event.attempt > 1,
             "lost": self._row.lost,
+            "alone": len(self._event.loads) == 1 and self._event.reason != "pinned",
             "computed": self._event.output > 0 and bool(self._row.cached_tokens),
         }
 
@@ -291,6 +294,9 @@ class _Decision:
         return True  # `_due` checks it, and the loss of a request
 
     _lost = _where = _when = _again
+
+    def _alone(self, _said: str, _: object) -> bool:
+        return list(self._event.loads) == [self._event.replica]
 
     def _to(self, said: str, _: object) -> bool:
         return said == self._event.replica

@@ -64,6 +64,10 @@ export function candidateIds({ loads, hits, replica }: Route) {
   return [...new Set([...ids, replica])];
 }
 
+/** Whether the router had no choice. */
+const isAlone = ({ loads, reason }: Route) =>
+  Object.keys(loads).length === 1 && reason !== "pinned";
+
 /** The best of the other candidates; `sign` is -1 if less is better. */
 function bestOther(route: Route, of: Record<string, number>, sign: number) {
   const others = candidateIds(route).filter((id) => id !== route.replica && id in of);
@@ -82,6 +86,8 @@ function becauseOf(route: Route) {
   const tokens = lengthWords(route);
   const expects = `it expects to find ${hit} of its ${tokens} there`;
   const longest = bestOther(route, route.hits, 1);
+  if (isAlone(route))
+    return `, the only one it could choose${hit ? `, where it expects to find ${hit} of its ${tokens}` : ""}`;
   switch (reason) {
     case "longest_prefix":
       return `, because ${expects}`;
@@ -424,6 +430,9 @@ function continued(model: ClusterModel, route: Route) {
 }
 
 /** The reason in a few words, for the table. */
+export const reasonWords = (route: Route) =>
+  isAlone(route) ? "the only one it could choose" : (REASONS[route.reason] ?? route.reason);
+
 export const REASONS: Record<string, string> = {
   longest_prefix: "it is expected to have the longest prefix",
   prefix_on_its_way: "a request on its way there will compute the prefix",

@@ -14,7 +14,7 @@ import {
   failuresBefore,
   lengthWords,
   numberWords,
-  REASONS,
+  reasonWords,
   tieWords,
 } from "./cluster_words.ts";
 import { gonePrefix } from "./gone_prefix.ts";
@@ -40,7 +40,7 @@ const noDecision = () => [
 ];
 
 function decisionNodes({ model }: ClusterBoard, route: Route) {
-  const { replica: chosen, reason, scores, terms } = route;
+  const { replica: chosen, scores, terms } = route;
   const known = new Set(candidateIds(route));
   const all = model.replicas
     .filter(({ id }) => known.has(id))
@@ -54,7 +54,7 @@ function decisionNodes({ model }: ClusterBoard, route: Route) {
   const rest = all.length - rows.length;
   const tie = tieWords(route);
   return [
-    h("h2", `Why replica ${chosen}`, h("span.count.small.muted", REASONS[reason] ?? reason)),
+    h("h2", `Why replica ${chosen}`, h("span.count.small.muted", reasonWords(route))),
     h(
       "table",
       h("thead", h("tr", ...heads.map((text) => h("th", { scope: "col" }, text)))),

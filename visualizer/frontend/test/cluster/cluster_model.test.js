@@ -214,6 +214,7 @@ test("a reason follows from the numbers of the decision", () => {
   assertNames(said(drawn), "two", "drawn", 8, "replica c has 9");
   const cost = { reason: "lowest_cost", loads, hits: { a: 1, b: 4 }, scores: { a: 2, b: 9 } };
   assertNames(said(cost), "replica b", 4, "not 1", "costs more", 2, 9);
+  assertNames(said({ ...cost, loads: { a: 8 } }), "only one", 1, 5);
   const elsewhere = { ...cost, hits: { a: 1, x: 4 } };
   assert.doesNotMatch(said(elsewhere), /replica x/, "it was no candidate");
 });
