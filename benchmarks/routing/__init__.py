@@ -33,26 +33,27 @@ def _numbers(text: str) -> list[int]:
 
 
 def _compared(
-    title: str, names: list[str], play: Callable[[str, str], list[Result]]
+    title: str, names: list[str], play: Callable[[str], dict[str, list[Result]]]
 ) -> dict[str, list[dict[str, float]]]:
     """Print each policy's means on each workload, and the default's place among all policies.
 
-    play  (router, workload) -> the results, one for each seed
+    play  returns the results of a workload, by policy
     """
     figures = dict[str, list[dict[str, float]]]()
     for name in names:
         print(f"{title}, {name}")
         results = dict[str, Result]()
-        for router in ROUTERS:
-            rows = [result.figures() for result in play(router, name)]
+        for router, played in play(name).items():
+            rows = [result.figures() for result in played]
             figures[f"{name}, {router}"] = rows
             results[router] = Result(**{key: mean(row[key] for row in rows) for key in rows[0]})
-            print(f"  {router:14} {results[router]}", flush=True)
+            print(f"  {router:14} {results[router]}")
         places = {
             what: 1 + sum(key(one) < key(results[DEFAULT]) for one in results.values())
             for what, key in PLACES.items()
         }
-        print(f"  {DEFAULT} is", ", ".join(f"{at} in {what}" for what, at in places.items()))
+        seats = ", ".join(f"{place} in {what}" for what, place in places.items())
+        print(f"  {DEFAULT} is {seats}", flush=True)
     return figures
 
 
@@ -70,17 +71,18 @@ def main(
     draws, figures = _numbers(seeds), dict[str, object]()
     for count in _numbers(replicas):
 
-        def play(router: str, name: str, count: int = count) -> list[Result]:
-            return [simulated(router, name, count, seed) for seed in draws]
+        def play(name: str, count: int = count) -> dict[str, list[Result]]:
+            return {
+                router: [simulated(router, name, count, seed) for seed in draws]
+                for router in ROUTERS
+            }
 
         title = f"{count} simulated replicas"
         figures[f"simulated on {count}"] = _compared(title, names, play)
     if seconds:
         with two_servers() as servers:
             figures["served on 2"] = _compared(
-                "2 real replicas",
-                names,
-                lambda router, name: [served(router, name, draws[0], servers, seconds)],
+                "2 real replicas", names, lambda name: served(name, draws[0], servers, seconds)
             )
     if requests:
         figures["decision_us"] = decision_costs(120)

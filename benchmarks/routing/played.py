@@ -16,6 +16,7 @@ from zlib import crc32
 from benchmarks.load.gateway import serve_over
 from benchmarks.routing.traces import workload
 from engine import Cost, EngineConfig
+from engine.cluster import ROUTERS
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.simulate_cluster import simulate_cluster
 from engine.simulation.quantile import quantile
@@ -80,11 +81,19 @@ def two_servers() -> Iterator[list[BackgroundServer]]:
 
 
 def served(
-    router: str, name: str, seed: int, servers: list[BackgroundServer], seconds: float
-) -> Result:
-    """Send the first seconds of a workload to a gateway over real servers."""
-    with serve_over(servers, "--router", router) as gateway:
-        return Result.of(asyncio.run(_send(gateway.url, workload(name, 2, seed), router, seconds)))
+    name: str, seed: int, servers: list[BackgroundServer], seconds: float
+) -> dict[str, list[Result]]:
+    """Send the first seconds of a workload to a gateway over real servers, by policy.
+
+    The policies take turns, once forwards and once backwards, because a machine is never equally fast.
+    """
+    results: dict[str, list[Result]] = {router: [] for router in ROUTERS}
+    for turn, routers in enumerate((list(ROUTERS), list(ROUTERS)[::-1])):
+        for router in routers:
+            with serve_over(servers, "--router", router) as gateway:
+                sent = _send(gateway.url, workload(name, 2, seed), f"{router} {turn}", seconds)
+                results[router].append(Result.of(asyncio.run(sent)))
+    return results
 
 
 async def _send(url: str, work: Workload, salt: str, seconds: float) -> ClusterLog:
