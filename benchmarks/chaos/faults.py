@@ -3,6 +3,9 @@
 A fault strikes at a time and heals some seconds later. Both are drawn before the run, so that a seed
 repeats it. Faults of one target follow each other; those of different targets may overlap, but one
 replica is spared in each run, because a cluster without any replica answers nothing.
+
+Left out: jumps of the wall clock, for which the processes would have to run under libfaketime. The
+monotonic clock jumps, from a process's point of view, when it sleeps.
 """
 
 import asyncio
@@ -164,6 +167,7 @@ def _limit_files(processes: dict[str, psutil.Process], size: int) -> None:
             one.rlimit(psutil.RLIMIT_FSIZE, (size, -1))
 
 
+FULL_GATEWAY_DISK = "full-gateway-disk"
 _KILL, _TERM = signal.SIGKILL, signal.SIGTERM
 KINDS: dict[str, Kind] = {
     "kill-server": Kind(REPLICA, _BOTH, (0, 3), _send(_KILL, "server"), _start_again),
@@ -184,6 +188,7 @@ KINDS: dict[str, Kind] = {
     "stop-raylet": Kind(MACHINE, _RAY, (1, 8), _stop("raylet"), _resume_machine),
     "kill-controller": Kind(CONTROLLER, _RAY, (0, 1), _send(_KILL, "controller"), _nothing),
     "stop-controller": Kind(CONTROLLER, _RAY, (1, 8), _stop("controller"), _resume),
+    FULL_GATEWAY_DISK: Kind(GATEWAY, _BOTH, (2, 6), _fill_disk, _free_disk),
     "stop-gateway": Kind(GATEWAY, _BOTH, (0.5, 3), _stop("gateway"), _resume),
     "kill-gateway": Kind(GATEWAY, _BOTH, (0, 1), _send(_KILL, "gateway"), _start_again),
 }

@@ -17,13 +17,14 @@ from benchmarks.chaos.checks import (
     check_sentences,
 )
 from benchmarks.chaos.cluster import GATEWAY, REPLICAS, ROLES, Cluster
-from benchmarks.chaos.faults import KINDS, REPLICA, Fault, Struck, draw, inject
+from benchmarks.chaos.faults import FULL_GATEWAY_DISK, KINDS, REPLICA, Fault, Struck, draw, inject
 from benchmarks.chaos.rounding import Judge, known
 from benchmarks.chaos.traffic import Answer, Outcome, Question, send
 from engine import EventLog
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
 from server.gateway.failures import Deadlines
+from server.load.client import ask
 
 # How long a client may see nothing: the longest deadline that a fault of seconds can reach, and some
 # time because other processes want the cores, too.
@@ -183,6 +184,10 @@ async def run(
         problems = await _all_serve(cluster)
         left = await cluster.until_freed()
         output = cluster.output()
+        files = list[bytes]()
+        if any(one.name == FULL_GATEWAY_DISK for one in what.faults):
+            files = [await cluster.trace()]
+            problems += await _says_that_the_disk_is_full(cluster)
     finally:
         await cluster.stop_gateway()
     down = [(one.at, one.works) for one in struck if one.fault.target == GATEWAY]
@@ -193,7 +198,7 @@ async def run(
     margins = wanted.margins(outcomes)
     for label, margin in margins.items():
         print(f"  {label} has another answer, where two tokens were {margin:g} apart")
-    files = [path.read_bytes() for path in sorted(directory.glob("cluster*.jsonl"))]
+    files = files or [path.read_bytes() for path in sorted(directory.glob("cluster*.jsonl"))]
     logs, wrong = check_log(files, [one for one in outcomes if not excused(one)])
     violations = [
         *check_answers(
@@ -221,6 +226,13 @@ async def _all_serve(cluster: Cluster) -> list[Violation]:
     except TimeoutError as error:
         return [Violation("does not work again", str(error))]
     return []
+
+
+async def _says_that_the_disk_is_full(cluster: Cluster) -> list[Violation]:
+    told = (await ask(cluster.url, "/ready")).json()
+    if told["trace_error"]:
+        return []
+    return [Violation("a sentence is missing", "/ready does not say that the disk was full")]
 
 
 def _not_healed(struck: Sequence[Struck]) -> list[Violation]:
