@@ -7,19 +7,24 @@ faults    what has failed works again
 """
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from benchmarks.chaos.rounding import ROUNDING
+from benchmarks.chaos.sentences import check_told, told
 from benchmarks.chaos.traffic import Answer, Outcome, Question
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog, ClusterState
 from engine.core.log import vocabulary as v
 from engine.core.log.log import LogError
 from visualizer import read
+
+NODE = Path(sys.executable).with_name("node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ def check_log(
 
 
 def check_sentences(log: ClusterLog, outcomes: Sequence[Outcome]) -> list[Violation]:
-    """Return what the readings of a log say that is not so: `why`, the rows and the tour."""
+    """Return what `why`, the rows, the tour and the board say of a log that is not so."""
     reading, found = read(log), list[Violation]()
     routed: dict[str, list[c.Routed]] = {}
     for event in log:
@@ -114,9 +119,9 @@ def check_sentences(log: ClusterLog, outcomes: Sequence[Outcome]) -> list[Violat
     delivered = Counter(row.label for row in reading.token_rows)
     for one in outcomes:
         its = routed.get(one.label, [])
-        told = reading.why(one.label) if its else ""
+        why = reading.why(one.label) if its else ""
         for event in its:
-            if f"replica {event.replica}" not in told:
+            if f"replica {event.replica}" not in why:
                 detail = f"`why` does not name replica {event.replica}"
                 found.append(Violation("a sentence is missing", detail, one.label))
         if one.kind == "complete" and one.question.api == "teaching" and its:
@@ -128,6 +133,8 @@ def check_sentences(log: ClusterLog, outcomes: Sequence[Outcome]) -> list[Violat
         found.append(Violation("a number is wrong", "there are as many decisions as `routed`"))
     if not str(reading.tour):
         found.append(Violation("a sentence is missing", "the tour is empty"))
+    problems = check_told(log, told({"log": log}, str(NODE))["log"])
+    found += [Violation("a sentence is not true", str(one)) for one in problems]
     return found
 
 
