@@ -296,5 +296,7 @@ async def running(cluster: C) -> AsyncIterator[C]:
     try:
         await cluster.start()
         yield cluster
+    except asyncio.CancelledError:
+        raise SystemExit("stopped") from None
     finally:
         await cluster.stop()
