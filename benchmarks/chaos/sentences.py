@@ -146,6 +146,7 @@ class _Steps:
         self.evictions: list[int] = []
         ends = {end: step for step, end in StepIndex(self.log).ends.items()}
         state, step, seated = State(), 0, 0
+        samples = dict[int, int]()  # request -> the seats that it takes; others take one
         for place, event in enumerate(self.log, 1):
             state.apply(event)
             match event:
@@ -155,8 +156,11 @@ class _Steps:
                     self.admitted.setdefault(event.request, step)
                 case v.RequestArrived():
                     self.arrived[event.request] = place
+                    samples[event.request] = event.n
+                case v.Forked():
+                    samples[event.parent] -= 1
                 case v.StepScheduled():
-                    seated = len(state.running)
+                    seated = sum(samples.get(one, 1) for one in state.running)
                     self.scheduled.append((place, step))
                     if event.blocked:
                         self.blocked[step] = event.blocked.reason
