@@ -36,7 +36,7 @@ from server.gateway.upstream import (
     request_headers,
     response_headers,
 )
-from server.http.continued import CONTINUED, MARK, MARKS, NAME, tokens_of
+from server.http.continued import CONTINUED, MARKS, NAME, split_marks, tokens_of
 from server.http.errors import ApiError, unavailable
 from server.http.request_log import label_in
 from server.http.streaming import KEEP_ALIVE, Connection, sse
@@ -294,15 +294,15 @@ class RoutedAnswer(Response):
         has_token, rest = False, b""
         while data := await content.readany():
             self._heard_at = loop.time()
-            *parts, rest = MARK.split(rest + data)
+            parts, rest = split_marks(rest + data)
             if not parts:
                 continue
             for mark in parts[1::2]:
-                if mark.startswith(b"t[["):
+                if mark.startswith(b"t["):
                     if not has_token:
                         gateway.dispatcher.first_token(number, gateway.now())
                         has_token, self._vain, self._lost_at = True, 0, None
-                    self._marks += mark[2:-1] + b","
+                    self._marks += mark[1:]
                     self._token_at = self._heard_at
             last = parts[-1]
             self._heard_at = 0.0  # the client's own slowness does not count

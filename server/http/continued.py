@@ -1,12 +1,12 @@
 """What a gateway and a replica tell each other about a stream, so that another replica can continue it.
 
-A gateway asks for marks with the header `MARKS`. The replica then ends each write with one, which is an
-SSE comment. The gateway passes a write on when its mark has arrived, without the mark, so that it knows
-exactly which tokens its client has:
+A gateway asks for marks with the header `MARKS`. The replica then ends each write with one, between two
+bytes `EDGE`, which JSON never contains. The gateway passes a write on, without its mark, when the mark
+has arrived, so that it knows exactly which tokens its client has:
 
-    :t[[0,311,285],[1,17]]   the tokens of the write: of each choice its number and their ids
-    :x{"error": {...}}       in place of an error event: this replica cannot go on, but another can
-    :e                       the stream has ended
+    t[0,311,285],[1,17],    the tokens of the write: of each choice its number and their ids
+    x{"error": {...}}       in place of an error event: this replica cannot go on, but another can
+    e                       the stream has ended
 
 The replica also names the stream in the header `NAME`, which gives the ids and the time in an answer.
 To continue a stream, the gateway sends the client's body again, followed by the entries of all marks as
@@ -17,7 +17,6 @@ There the frontend detokenizes, so workers need not say what a client has alread
 """
 
 import hashlib
-import re
 import secrets
 import time
 from collections import Counter, defaultdict
@@ -34,8 +33,8 @@ MARKS = "x-underglass-marks"
 NAME = "x-underglass-stream"
 CONTINUED = "x-underglass-continued"
 
-MARK = re.compile(rb"^:([tex][^\n]*)\n\n", re.MULTILINE)
-END = b":e\n\n"
+EDGE = b"\x1e"
+END = EDGE + b"e" + EDGE
 
 _encode = msgspec.json.Encoder().encode
 _writes = msgspec.json.Decoder(list[list[int]])
@@ -43,12 +42,21 @@ _writes = msgspec.json.Decoder(list[list[int]])
 
 def tokens_mark(deltas: Iterable[OutputDelta]) -> bytes:
     """Return the mark of a write with this output."""
-    return b":t" + _encode([[delta.choice, *delta.ids] for delta in deltas]) + b"\n\n"
+    entries = [_encode([delta.choice, *delta.ids]) + b"," for delta in deltas]
+    return b"%bt%b%b" % (EDGE, b"".join(entries), EDGE)
 
 
 def lost_mark(error: ApiError) -> bytes:
     """Return the mark of a stream that this replica cannot end."""
-    return b":x" + error.body() + b"\n\n"
+    return EDGE + b"x" + error.body() + EDGE
+
+
+def split_marks(data: bytes) -> tuple[list[bytes], bytes]:
+    """Return writes and their marks in turn, and the rest, whose mark has not arrived yet."""
+    *parts, rest = data.split(EDGE)
+    if len(parts) % 2:  # a mark has begun
+        rest = parts.pop() + EDGE + rest
+    return parts, rest
 
 
 def is_transient(error: ApiError) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from server.http.access import CLUSTER_KEY_HEADER
-from server.http.continued import CONTINUED, MARK, MARKS, NAME
+from server.http.continued import CONTINUED, MARKS, NAME, split_marks
 from tests.server.harness import http, post, refusal, sse_data, start
 
 CHAT = "/v1/chat/completions"
@@ -76,7 +76,7 @@ def streamed(url: str, path: str, body: bytes, **headers: str) -> tuple[str, lis
     with http(url) as client:
         answer = client.post(path, content=body, headers=headers)
     assert answer.status_code == 200, answer.text
-    *parts, rest = MARK.split(answer.content)
+    parts, rest = split_marks(answer.content)
     assert (parts[-1], rest) == (b"e", b"")
     return answer.headers[NAME], parts
 
@@ -147,7 +147,7 @@ def test_a_stream_is_continued_from_every_mark(url: str, case: str) -> None:
     sent = json.dumps(body).encode()
     name, parts = streamed(url, path, sent)
     whole = without_rounding(content(b"".join(parts[::2])))
-    marks = [mark[2:-1] for mark in parts[1::2] if mark.startswith(b"t[[")]
+    marks = [mark[1:-1] for mark in parts[1::2] if mark.startswith(b"t[")]
     assert len(marks) > 1
     for cut in range(len(marks)):
         output = b"[" + b",".join(marks[:cut]) + b"]"
