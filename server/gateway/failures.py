@@ -123,6 +123,7 @@ FAILURES = (
     Failure("stream", "a replica falls silent", "silent", "silent", "continued", _PAUSE),
     Failure("stream", "an engine's process dies", "error", "", "continued", _PAUSE),
     Failure("stream", "a step fails", "error", "", "continued", _PAUSE),
+    Failure("stream", "the gateway has no cluster key", "error", "", "ended", "`replica_lost`"),
     Failure("stream", "the only replica dies", "closed", "", "waits", _COMMENTS),
     Failure("stream", "an engine does nothing", "late", "stream", "continued", _PAUSE),
     Failure("stream", "the replica of an LMTP connection dies", "closed", "", "ended", _ITEM),

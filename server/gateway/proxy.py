@@ -226,7 +226,7 @@ class RoutedAnswer(Response):
         remedy: Remedy = "continued" if self._marks else "elsewhere"
         if not self._may_go_elsewhere:
             remedy = "waits" if self._accepted and error.noticed != "late" else "ended"
-        if self._vain >= MOST_FAILURES:
+        if self._vain >= MOST_FAILURES or error.is_final:
             remedy = "ended"
         gateway.hop_failed(number, name, hop, error, remedy=remedy, began=began)
         gateway.dispatcher.lost(number, gateway.now(), again=remedy != "ended")
@@ -405,7 +405,7 @@ def _with_output(tokens: list[int], output: list[int]) -> Sequence[int]:
 
 def _ending(replica: str, error: LostError) -> ApiError:
     """Return what the client of a request gets that no replica can serve."""
-    if isinstance(error, RefusedError):
+    if isinstance(error, RefusedError) and not error.is_final:
         return error.answer
     message = f"replica {replica} was lost: {error}; send the request again"
     if error.noticed == "late":

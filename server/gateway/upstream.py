@@ -138,6 +138,8 @@ class LostError(Exception):
     code  that of the replica's error, if it has sent one
     """
 
+    is_final = False
+
     def __init__(
         self,
         why: str,
@@ -153,12 +155,16 @@ class LostError(Exception):
 
 
 class RefusedError(LostError):
-    """The replica did not take the request. `answer` is what it said."""
+    """The replica did not take the request. `answer` is what it said.
+
+    is_final  whether other replicas would say the same: it cannot continue this stream
+    """
 
     def __init__(self, answer: ApiError) -> None:
         noticed: Noticed = "refused" if answer.status in (429, 503) else "error"
         super().__init__(str(answer), noticed, code=answer.error["code"])
         self.answer = answer
+        self.is_final = 400 <= answer.status < 500 and answer.status != 429
 
 
 async def refused(response: aiohttp.ClientResponse) -> RefusedError:

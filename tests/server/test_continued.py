@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from engine.core.log.vocabulary import RequestArrived
 from server.http.access import CLUSTER_KEY_HEADER
 from server.http.continued import CONTINUED, MARKS, NAME, split_marks
 from tests.server.harness import http, post, refusal, sse_data, start
+from visualizer.reading.without_text import without_text
 
 CHAT = "/v1/chat/completions"
 ADD = {"name": "add", "parameters": {"type": "object"}}
@@ -178,3 +180,9 @@ def test_only_the_gateway_of_a_cluster_continues_a_stream() -> None:
         ):
             status, _ = asked(output, header, **key)
             assert status == 400
+
+
+def test_a_log_without_texts_hides_earlier_output() -> None:
+    arrived = RequestArrived(1, [5], ["a", "b"], "", 9, 1, 0, {}, output=[6])
+    hidden = without_text(arrived)
+    assert (hidden.prompt, hidden.output, hidden.texts) == ([-1], [-1], ["", ""])

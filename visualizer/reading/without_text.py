@@ -81,7 +81,8 @@ def _source(source: Any) -> Any:
 
 # What becomes of a field with this name, whichever struct has it.
 _CHANGES: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("label", "matched", "prompt", "tokens", "texts", "ids", "drafts"), _hidden),
+    **dict.fromkeys(("label", "matched", "prompt", "output", "tokens"), _hidden),
+    **dict.fromkeys(("texts", "ids", "drafts"), _hidden),
     **dict.fromkeys(("event", "state", "rows", "plan", "in_flight"), _inside),
     **dict.fromkeys(("requests", "nodes", "holds"), _inside),
     **dict.fromkeys(("sampling", "t"), _without),

@@ -22,6 +22,7 @@ from server.gateway.ejection import Fault
 from server.gateway.failures import FAILURES, Deadlines, Failure
 from server.gateway.gateway import Gateway
 from server.gateway.replica_set import Member
+from server.http.access import CLUSTER_KEY_HEADER
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import Announced
 from tests.server.harness import Caller, Serve, post, sse_data
@@ -94,7 +95,8 @@ class Scene:
         self.gateway.changes.wake()
 
     def step(self, steps: int) -> None:
-        post(self.failing.url, "/engine/step", {"steps": steps})
+        key = {CLUSTER_KEY_HEADER: "key"}
+        post(self.failing.url, "/engine/step", {"steps": steps}, **key)
 
     def kill(self) -> None:
         self.failing.process.kill()
@@ -158,6 +160,7 @@ LATER: dict[str, Callable[[Scene], None]] = {
     "an engine's process dies": Scene.kill_engine,
     "a step fails": Scene.fail_a_step,
     "five engines fail in a row": Scene.fail_a_step,
+    "the gateway has no cluster key": Scene.kill,
     "a replica falls silent": Scene.fall_silent,
     "an engine does nothing": Scene.stop_working,
     "the only engine does nothing": Scene.stop_working,
@@ -167,10 +170,11 @@ LATER: dict[str, Callable[[Scene], None]] = {
 @asynccontextmanager
 async def scene(serve: Serve, row: Failure, gate: str) -> AsyncIterator[Scene]:
     two = row.what == "an engine's process dies"
-    servers = [serve(paused=True, two_processes=two, gate=gate)]
+    options = {"server": {"cluster_key": "key"}} if "key" in row.what else {}
+    servers = [serve(paused=True, two_processes=two, gate=gate, **options)]
     if "only" not in row.what and row.what != "no replica has come back":
         # Another kind of engine, which does not fail when it is told to.
-        servers.append(serve(paused=True, checking="five" not in row.what))
+        servers.append(serve(paused=True, checking="five" not in row.what, **options))
     members: Any = Announced()
     gateway = Gateway(members, "round_robin", ServerSettings(), deadlines=HUGE)
     gateway.start()
@@ -232,7 +236,7 @@ async def test_a_failure(
         if row.what == "no replica has come back":
             await failed(gateway, "first_token")
             there.hurry(queue=0.01)
-        event = await failed(gateway, row.hop, 5 if "five" in row.what else 1)
+        event = await failed(gateway, row.hop, 5 if "five" in row.what else 1 + ("key" in row.what))
         assert (event.hop, event.noticed, event.remedy) == (row.hop, row.noticed, row.remedy)
         if row.remedy == "waits":
             there.hurry(queue=0.01)
