@@ -267,7 +267,7 @@ class RaySet:
                 pause = min(2 * pause, _LAST_PAUSE)
                 try:
                     driver = self._started()
-                except StartError as error:
+                except (StartError, OSError) as error:  # such as a full disk
                     problem = f"{told.reason}; then {error}"
             self.ray = RayHealth(status="ok", reason="", since=datetime.now(UTC))
             logger.info("Ray runs again")
