@@ -5,8 +5,6 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
-from functools import partial
-from typing import Any
 
 import pytest
 from starlette.types import Message
@@ -14,19 +12,15 @@ from starlette.types import Message
 from engine.core.log.vocabulary import RequestArrived, RequestFinished
 from engine.core.request import TokenScore
 from engine.core.sampling_params import SamplingParams
-from server.api.openai.chat import ChatRequest, ChatSerializer
-from server.api.openai.completions import TeachingSerializer
 from server.core import bridge as bridge_module
 from server.core import request_stream
 from server.core.bridge import Bridge
 from server.core.commands import Logprobs, OutputDelta, Prompt
 from server.core.models import Models
-from server.core.request_stream import GenerationRequest, RequestContext, RequestStream, StreamPacer
-from server.core.settings import ServerSettings
-from server.http.streaming import Answer, Connection, StreamSerializer
-from tests.server.bridges import TOKENIZER, order, read, running
+from server.core.request_stream import RequestContext, RequestStream, StreamPacer
+from server.http.streaming import Answer, Connection
+from tests.server.bridges import order, read, running
 from tests.server.facts import raises_api_error
-from tests.server.harness import sse_data
 
 
 async def until(bridge: Bridge, wanted: Callable[[], bool]) -> None:
@@ -270,14 +264,6 @@ def test_steps_that_wait_are_merged_per_choice_with_their_logprobs():
     assert (other.ids, other.logprobs.pieces) == ([98, 100], ["b", "d"])
 
 
-def test_logprobs_count_for_the_buffer_limit():
-    one = buffered(buffer_bytes=500)
-    one.put(token_of(0, 97))
-    one.put(token_of(0, 98))
-    with raises_api_error(500, "slow_reader", 500):
-        asyncio.run(one.deltas(1))
-
-
 async def test_a_reader_is_not_cut_off_because_the_loop_was_held_up():
     async with (
         running(buffer_bytes=20_000) as bridge,
@@ -292,69 +278,6 @@ async def test_a_reader_is_not_cut_off_because_the_loop_was_held_up():
 
 
 SCOPE = {"type": "http", "headers": [], "state": {"context": RequestContext(lambda _stream: None)}}
-
-
-async def writes(serializer: Callable[..., StreamSerializer], **sampling: Any) -> list[list[Any]]:
-    """The events of each write of a streamed answer, after its headers."""
-    sent: list[bytes] = []
-
-    async def receive() -> Message:
-        return await asyncio.Future()  # the client stays
-
-    async def send(message: Message) -> None:
-        sent.append(message.get("body", b""))
-
-    async with running() as bridge:
-        prompt = Prompt(TOKENIZER.encode("x"), SamplingParams(**sampling))
-        request = GenerationRequest(lambda _bridge: [prompt])
-        await Answer(Models(bridge), None, request, serializer, streamed=True)(SCOPE, receive, send)
-    return [sse_data(piece.decode()) for piece in sent[1:]]
-
-
-async def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
-    options = {"include_usage": include_usage}
-    body = ChatRequest.model_validate({"messages": [], "stream": True, "stream_options": options})
-    return await writes(partial(ChatSerializer, body, ServerSettings()), **sampling)
-
-
-async def test_the_last_token_and_the_end_leave_in_one_write():
-    pieces = await writes(TeachingSerializer, max_tokens=3)
-    *rest, last = [[event.get("token") for event in piece] for piece in pieces]
-    assert [token for piece in (*rest, last) for token in piece] == ["a", "b", "c", None]
-    assert last[-2:] == ["c", None]
-
-
-async def test_the_roles_of_a_chat_leave_in_one_write_with_its_first_tokens():
-    pieces = await chat_writes(max_tokens=4, n=2, logprobs=1)
-    deltas = [
-        [event["choices"][0]["delta"] for event in piece if event != "[DONE]"] for piece in pieces
-    ]
-    assert deltas[0][:2] == [{"role": "assistant", "content": ""}] * 2
-    roles = [event["choices"][0] for event in pieces[0][:2]]
-    assert [(one["index"], one["logprobs"]) for one in roles] == [(0, None), (1, None)]
-    assert deltas[0][2]["content"].startswith("a")
-    assert sum("role" in delta for piece in deltas for delta in piece) == 2
-
-
-async def test_a_chat_without_text_has_a_role_and_an_end():
-    *chunks, usage, done = [
-        event
-        for piece in await chat_writes(max_tokens=4, stop=["a"], include_usage=True)
-        for event in piece
-    ]
-    choices = [chunk["choices"][0] for chunk in chunks]
-    assert [(one["delta"], one["finish_reason"]) for one in choices] == [
-        ({"role": "assistant", "content": ""}, None),
-        ({}, "stop"),
-    ]
-    assert (usage["choices"], usage["usage"]["completion_tokens"]) == ([], 1)
-    assert done == "[DONE]"
-
-
-async def test_the_role_of_a_chat_comes_with_a_first_token_that_is_held_back():
-    """The time to the first chunk is the time to the first token, whatever text it gives."""
-    first, *_ = await chat_writes(max_tokens=8, stop=["ab"])
-    assert first[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
 
 async def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up():

@@ -1,6 +1,5 @@
 """Every command: its help, and one line that names field, value and fix for wrong input."""
 
-import re
 import shlex
 import socket
 import subprocess
@@ -290,23 +289,6 @@ def test_serve_in_background_says_why_it_did_not_start():
     with pytest.raises(ServerError) as failed:
         serve_in_background(policy="random")
     assert_names(str(failed.value), "--policy", "random")
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_reads_well(name, monkeypatch):
-    command = COMMANDS[name]
-    monkeypatch.setenv("COLUMNS", "80")
-    done = invoke(name, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    usage = done.stdout.splitlines()[0]
-    assert f" {name} [OPTIONS]" in usage
-    assert "{" not in done.stdout and "]]" not in usage
-    assert "\u2502" not in done.stdout  # no boxes
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    switches = {one.name for one in command.params if getattr(one, "secondary_opts", ())}
-    assert switches == WITH_AN_OPPOSITE.get(name, set())
-    shown = invoke("--help").stdout
-    assert re.search(rf"^ +{name} +{re.escape(command.short_help)}$", shown, re.MULTILINE)
 
 
 def test_help_does_not_need_torch():

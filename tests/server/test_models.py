@@ -107,16 +107,6 @@ async def test_a_request_that_waits_for_a_load_is_served_before_the_unload(shelf
         assert shelf.loads == ["a", "b"]
 
 
-async def test_no_more_wait_for_a_load_than_may_wait_in_a_queue(shelf):
-    async with registry(shelf, max_waiting=2) as models:
-        shelf.gate.clear()
-        waiting = [asyncio.create_task(answer(models, "a")) for _ in range(3)]
-        with raises_api_error(429, "queue_full", 2, "a"):
-            await waiting[2]
-        shelf.gate.set()
-        assert await asyncio.gather(*waiting[:2]) == ["abc", "abc"]
-
-
 async def test_a_failed_load_is_reported_and_retried(shelf):
     async with registry(shelf) as models:
         shelf.broken.add("a")
@@ -148,14 +138,6 @@ async def test_a_server_that_drains_loads_nothing_more(shelf):
             with raises_api_error(503, "shutdown"):
                 await refused_one
         shelf.gate.set()
-
-
-async def test_a_directory_that_is_gone_leaves_what_is_loaded(shelf):
-    async with registry(shelf) as models:
-        await answer(models, "a")
-        shutil.rmtree(shelf.path)
-        assert list(models.names()) == ["bundled", "a"]
-        assert await answer(models, "a") == "abc"
 
 
 # Leases: from the lookup to the end of a request, whichever way it ends
@@ -205,21 +187,6 @@ class AsgiCall:
     async def _send(self, message: Message) -> None:
         self.status = message.get("status", self.status)
         self.body += message.get("body", b"")
-
-
-@pytest.mark.parametrize(("path", "body"), LEASING)
-async def test_two_models_requested_at_once_are_both_answered(shelf, path, body):
-    """With room for one, in the same iteration of the loop: the second is rejected, none waits."""
-
-    async with registry(shelf) as models:
-        for first, second in ("ab", "ba", "ab"):
-            await answer(models, first)
-            calls = [AsgiCall(models, path, body | {"model": name}) for name in (first, second)]
-            served, rejected = [await call.answered() for call in calls]
-            assert served["status"] == 200
-            assert rejected["status"] == 503
-            assert json.loads(rejected["body"])["error"]["code"] == "models_busy"
-            assert await answer(models, second) == "abc"
 
 
 async def test_two_models_requested_at_once_over_lmtp_are_answered(shelf):
@@ -272,21 +239,6 @@ async def test_a_lease_ends_once_when_a_client_disconnects_or_its_request_is_can
             await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(
-    ("fields", "status"),
-    [
-        ({"prompt": [10**6]}, 400),
-        ({"user": "fail-after-0", "stream": False}, 500),
-        ({"user": "fail-after-2"}, 200),
-        ({"prompt": "?", "max_tokens": 1}, 200),
-    ],
-)
-async def test_a_lease_ends_when_a_request_ends_or_fails(shelf, fields, status):
-    async with registry(shelf) as models:
-        assert (await stream(models, **fields).answered())["status"] == status
-        assert await is_evicted(models, "a", by="b")
-
-
 async def test_a_client_that_leaves_during_a_load_has_no_lease(shelf):
     async with registry(shelf) as models:
         shelf.gate.clear()
@@ -299,14 +251,6 @@ async def test_a_client_that_leaves_during_a_load_has_no_lease(shelf):
         shelf.gate.set()
         while not models.is_loaded("a"):
             await asyncio.sleep(0)
-        assert await is_evicted(models, "a", by="b")
-
-
-async def test_a_model_is_not_evicted_during_a_command(shelf):
-    async with registry(shelf) as models:
-        await answer(models, "a")
-        with models.commanded("a"):
-            assert not await is_evicted(models, "a", by="b")
         assert await is_evicted(models, "a", by="b")
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from checks.lesson_01 import YourDistribution
 from engine import ConfigError, Engine, EngineConfig, SamplingParams
-from engine.core.request import Request
-from engine.core.runner import Row
 from engine.core.sampling_params import StructuredOutput
 from engine.core.tokenizer import TokenizerError
 from engine.extensions.prompt_lookup import PromptLookup
@@ -288,13 +286,6 @@ def test_a_damaged_model_ends_the_request_and_not_the_engine(node, monkeypatch):
     engine.step()
     assert first.error.startswith("FloatingPointError: the model's logits are not finite")
     assert run(engine, [(PROMPTS[1], GREEDY)])[0].error == ""
-
-
-def test_a_row_beyond_its_blocks_is_refused(node):
-    runner, _ = PageLoader(lambda: node).load("bundled", engine=EngineConfig(block_size=4))
-    request = Request(1, [5] * 9, [""] * 9, SamplingParams(), block_table=[0, 1])
-    with raises_naming(ValueError, 2, 3):
-        runner.run([Row(request, start=0, count=9, samples=[0])], [])
 
 
 def test_ids_are_those_of_the_library():

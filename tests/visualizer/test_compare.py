@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from engine import Cost, EngineConfig, EventLog, simulate, what_if
-from engine.core.log import State
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import POLICIES
 from engine.simulation.workload import Workload as SimulatedWorkload
@@ -22,7 +21,6 @@ from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer import compare, read
 from visualizer.comparing.differences import decisions, differing_steps, first_difference, pair
-from visualizer.comparing.same_machine import retime
 from visualizer.reading.story import Story, names_of, plain
 from visualizer.reading.summary import summary
 from visualizer.sources import read_source
@@ -265,33 +263,11 @@ def asynchronous(log: EventLog) -> EventLog:
     return simulate(workload, config, cost=Cost(10, 0.25, cpu_ms=2))
 
 
-@pytest.mark.parametrize("run_of", [measured, asynchronous])
-def test_a_retimed_log_has_the_times_of_its_replay(log, run_of):
-    origin = run_of(log)
-    replay = what_if(origin)
-    retimed = retime(origin, replay)
-    for one, other in zip(retimed.of(v.StepFinished), replay.of(v.StepFinished), strict=True):
-        assert one.t | {"logprobs": None} == other.t | {"logprobs": None}
-    arrivals = zip(retimed.of(v.RequestArrived), replay.of(v.RequestArrived), strict=True)
-    assert all(one.t == other.t for one, other in arrivals)
-
-
 def noisy(log: EventLog, seed: int, percent: int = 4) -> EventLog:
     """Return the log as if it had been measured: each step takes up to `percent` longer."""
     rng = random.Random(seed)
     first, *rest = slower(log, lambda _, took: took * rng.randint(0, percent) // 100)
     return EventLog.from_events([msgspec.structs.replace(first, clock="monotonic"), *rest])
-
-
-def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log):
-    same = compare(noisy(log, 1), noisy(log, 2))
-    assert 0 < same.facts["end_noise"]["share"] < 0.05
-    verdicts = {name: better for name, *_, better in same.facts["totals"]}
-    assert verdicts["busy time, ms"] == verdicts["TTFT p50, ms"] == "noise"
-    assert not {"a", "b"} & set(verdicts.values())
-    other = compare(noisy(log, 1), noisy(storytellers(max_kv_tokens=400), 2))
-    assert {name: better for name, *_, better in other.facts["totals"]}["TTFT max, ms"] == "b"
-    assert_names(other.note, other.step - 1)
 
 
 def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(log):
@@ -342,20 +318,6 @@ def test_a_pause_is_shown_and_not_counted(log):
     assert_names(steps, "12.8 s", *own.replace(":", "").split())
 
 
-def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log):
-    """Counted from the folded state: tokens that had been computed when their request lost them."""
-    state, lost, again = State(), dict[int, int](), 0
-    for event in log:
-        if isinstance(event, v.Preempted):
-            lost[event.request] = state.requests[event.request].num_computed_tokens
-        elif isinstance(event, v.Admitted) and event.resumed:
-            found = len(event.blocks) * state.block_size
-            again += max(0, lost[event.request] - found)
-        state.apply(event)
-    assert again > 0
-    assert compare(log, log).totals.loc["tokens computed twice", "a"] == again
-
-
 def test_adopted_tokens_are_counted_in_runs_that_have_them():
     plain, moved = make(), make()
     moved.kv_transfer.adopt(PREFIX, pages(PREFIX))
@@ -375,14 +337,6 @@ def test_only_a_replay_of_this_very_log_is_timed_with_it(log):
         assert (comparison.facts["note"] is None) == (b is other), "else the machines differ"
         mean = read(a).requests.ttft_ms.mean(), read(b).requests.ttft_ms.mean()
         assert tuple(comparison.totals.loc["mean TTFT, ms", ["a", "b"]]) == pytest.approx(mean)
-
-
-def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log):
-    origin = measured(log)
-    comparison = compare(origin, what_if(origin, pinned="time"))
-    mean = read(origin).requests.ttft_ms.mean()
-    assert comparison.totals.loc["mean TTFT, ms", "a"] == pytest.approx(mean)
-    assert 'what_if(log, pinned="time")' in comparison.note
 
 
 def test_requests_pair_by_prompt_label_and_order_and_others_are_named():
@@ -412,14 +366,6 @@ def test_inputs_are_kept_apart_from_decisions():
     comparison = compare(run(workload), run(other))
     assert len(comparison.inputs) == 1
     assert_names(comparison.inputs[0], "priority")
-
-
-def test_windows_are_compared_from_where_both_begin(log):
-    start = next(
-        i for i, event in enumerate(log) if isinstance(event, v.StepStarted) and event.step == 20
-    )
-    window = EventLog.from_events([log.state(start - 1).keyframe(), *log[start:]])
-    assert first_difference(log, window, pair(log, window)) is None
 
 
 def test_an_asynchronous_run_differs_from_a_synchronous_one_where_it_decides_otherwise(log):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine import CostRunner, Engine, EngineConfig, SamplingParams
+from engine import Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute import mirror
 from engine.core.compute.batch import make_batch
@@ -21,7 +21,6 @@ from engine.core.compute.torch_runner import TorchRunner
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
 from engine.core.runner import Row
-from engine.extensions.window_pages import WindowPages
 from engine.models.config_file import read_config
 from engine.models.loader import build
 from engine.models.weights.checkpoint import Checkpoint
@@ -294,17 +293,3 @@ def test_a_moved_prefix_brings_its_window(runner_of, kind, prefix_cache):
     assert here.log.state().core() == here.snapshot()
     whole = Engine(runner_of(kind), structs.replace(SMALL, max_kv_tokens=48))
     assert whole.runner.kv_format() != here.runner.kv_format()
-
-
-def test_a_step_looks_at_all_windows_once(monkeypatch):
-    """With hundreds of seats, once per allocation would take longer than the rest of the step."""
-    looked, find = [], WindowPages._find_idle
-    counted = lambda pages: looked.append(engine.step_count) or find(pages)  # noqa: E731
-    monkeypatch.setattr(WindowPages, "_find_idle", counted)
-    config = EngineConfig(token_budget=32, max_batch_size=8, block_size=4, max_kv_tokens=4096)
-    engine = Engine(CostRunner(10, 0.1, window=16), config)
-    for number in range(8):
-        engine.submit([97 + number] * 60, SamplingParams(max_tokens=40, ignore_eos=True))
-    finish(engine)
-    assert len(looked) == len(set(looked))
-    assert len(engine.log.of(v.WindowPagesEvicted)) > len(looked) > 0

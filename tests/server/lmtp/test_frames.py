@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.exceptions import InvalidStatus
 
 from engine.core.log.vocabulary import RequestArrived, RequestFinished, StepScheduled
-from server.api.lmtp.client import connect
 from server.api.lmtp.frames import CALLS
 from server.api.lmtp.interactive import PARAMETERS
 from tests.facts import assert_names
@@ -76,17 +74,6 @@ def test_streams_share_the_batch_with_http_and_are_in_the_log(serve):
     assert [row.request for row in first.rows][:2] == [arrived[0].request, arrived[1].request]
 
 
-async def test_a_label_may_be_part_of_the_address(serve):
-    """LMQL's client can send no header."""
-    url = serve().url
-    with Wire(url, "/?client=Ada") as wire:
-        wire.say(1, [120], max_tokens=1)
-
-    async with connect(url, label="Zoë 東京") as client:
-        _ = [one async for one in client.generate("x", max_tokens=1)]
-    assert [one.label for one in trace(url).of(RequestArrived)] == ["Ada", "Zoë 東京"]
-
-
 def test_a_waiting_stream_reports_how_many_are_ahead_of_it(serve):
     url = serve(paused=True).url
     with Wire(url) as wire:
@@ -124,24 +111,6 @@ def test_max_tokens_is_cut_to_what_fits(serve):
         assert letters(tokens) == "abcd"
         assert tokens[-1]["finish_reason"] == "length"
         assert wire.refused(2, [120] * 10, max_tokens=16)["param"] == "prompt"
-
-
-@pytest.mark.parametrize("path", ["/nowhere", "/health", "/page/live.css"])
-def test_a_websocket_to_an_unknown_path_gets_404(url, path):
-    with pytest.raises(InvalidStatus) as refused, Wire(url, path):
-        pass
-    answer = refused.value.response
-    assert answer.status_code == 404
-    assert json.loads(answer.body)["error"]["code"] == "not_found"
-
-
-def test_a_websocket_that_was_refused_is_no_error_in_the_log(serve):
-    server = serve()
-    for path, origin in (("/nowhere", server.url), ("/", "https://evil.example")):
-        with pytest.raises(InvalidStatus):
-            Wire(server.url, path, additional_headers={"Origin": origin})
-    server.stop()
-    assert "ERROR" not in server.output()
 
 
 X64, LONG_NAME = ["x"] * 65, "x" * 257
