@@ -90,8 +90,9 @@ class Health:
         return returned
 
     def failed(self) -> None:
-        """Note that a hop of a request has failed here."""
-        self._failures += 1
+        """Note that a hop of a request has failed here. What its ejection ends says nothing new."""
+        if self.ejection is None:
+            self._failures += 1
 
     def beat(self) -> None:
         """Count a beat of the gateway."""

@@ -108,6 +108,8 @@ def test_a_replica_fails_if_no_token_comes_between_its_failures(health):
     fault, pauses = health.current(running(1)), []
     for _ in range(3):
         health.eject(fault)
+        for _ in range(3):
+            health.failed()  # a request that the ejection ends
         pauses.append(0)
         while not health.may_return(running(1)):
             health.heard()
