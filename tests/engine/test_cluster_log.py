@@ -190,6 +190,12 @@ def test_what_a_prefill_replica_answers_alone_is_delivered() -> None:
     assert read(log).decision_rows == read(SMALL).decision_rows
 
 
+def test_why_tells_that_a_replica_s_log_does_not_have_the_request() -> None:
+    *_, (at, placed) = ((i, e) for i, e in enumerate(SMALL) if isinstance(e, c.Placed))
+    cut = loaded(lines()[: at + 1])
+    assert "its log does not have the request" in read(cut).why(placed.request)
+
+
 def test_the_page_about_frames_lists_every_column_in_order() -> None:
     page = (Path(__file__).parents[2] / "docs" / "frames.md").read_text("utf-8")
     section = page.split("## `read(cluster_log).decisions`")[1]

@@ -157,8 +157,8 @@ class RequestWay:
             yield ""
             try:
                 time = Waterfall(place.log)[place.its_request]
-            except WhyError:
-                yield f"replica {place.name}: its log ends before the request arrived"
+            except (WhyError, KeyError):
+                yield f"replica {place.name}: its log does not have the request"
                 continue
             yield f"replica {place.name}, its request {place.its_request}: {time}"
 
