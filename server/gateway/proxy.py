@@ -104,6 +104,7 @@ class RoutedAnswer(Response):
         self._logged = request.scope["state"]["logged"] = {"label": label, "replicas": list[str]()}
         self._started = False  # whether the client has the headers
         self._name = ""  # of the stream
+        self._has_ended = False  # whether the client has all of it
         self._marks = bytearray()  # the client's tokens, as the replicas marked them
         self._failed: dict[str, str] = {}  # replica -> its run in which it failed this request
         self._vain = 0  # replicas that have failed while they computed it, since the last token
@@ -161,6 +162,8 @@ class RoutedAnswer(Response):
                 await self._pass(number, follower)
                 return
             except LostError as error:
+                if self._has_ended:  # the client has the whole stream
+                    return
                 self._failed[follower.member.id] = run
                 self._note_failure(number, follower, error, began)
                 await self._wait(number, follower, error)
@@ -274,19 +277,18 @@ class RoutedAnswer(Response):
                 gateway.dispatcher.placed(number, int(its_request), gateway.now())
                 self._place = gateway.log.state.states.get(follower.member.id), int(its_request)
             headers = response_headers(response.headers.items(), follower.member.id)
-            if response.content_type != "text/event-stream":
-                body = await response.read()
-                await connection.start(
-                    response.status, [*headers, (b"content-length", b"%d" % len(body))]
-                )
-                self._started = True
-                await connection.body(body, more=False)
+            if response.content_type == "text/event-stream":
+                self._accepted, self._name = True, response.headers[NAME]
+                if not self._started:
+                    self._started = True
+                    await connection.start(response.status, headers)
+                await self._pass_stream(number, response.content)
                 return
-            self._accepted, self._name = True, response.headers[NAME]
-            if not self._started:
-                await connection.start(response.status, headers)
-                self._started = True
-            await self._pass_stream(number, response.content)
+            body = await response.read()
+        # The replica is no longer needed, so its failure must not send the answer again.
+        await connection.start(response.status, [*headers, (b"content-length", b"%d" % len(body))])
+        self._started = True
+        await connection.body(body, more=False)
 
     async def _pass_stream(self, number: int, content: aiohttp.StreamReader) -> None:
         """Pass each write on when its mark has arrived."""
@@ -305,10 +307,11 @@ class RoutedAnswer(Response):
                     self._marks += mark[1:]
                     self._token_at = self._heard_at
             last = parts[-1]
+            self._has_ended = last == b"e"
             self._heard_at = 0.0  # the client's own slowness does not count
-            await connection.body(b"".join(parts[::2]), more=last != b"e")
+            await connection.body(b"".join(parts[::2]), more=not self._has_ended)
             self._heard_at = loop.time()
-            if last == b"e":
+            if self._has_ended:
                 return
             if last.startswith(b"x"):
                 error = msgspec.json.decode(last[1:])["error"]
