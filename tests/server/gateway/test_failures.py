@@ -109,7 +109,19 @@ class Scene:
         self.step(1)
 
     def stop_working(self) -> None:
-        """A replica that says that it works, but does not."""
+        """A replica that says that it works, but does not. Only its lateness counts."""
+        take, note = self.follower._take, self.gateway.hop_failed
+
+        async def without_status(block: bytes) -> None:
+            if not block.startswith(b"event: status"):
+                await take(block)
+
+        def noticed(*arguments: Any, **how: Any) -> None:
+            self.gateway.deadlines = HUGE
+            note(*arguments, **how)
+
+        self.follower._take = without_status  # type: ignore[method-assign]
+        self.gateway.hop_failed = noticed  # type: ignore[method-assign]
         self.follower.status["paused"] = False
 
     def fall_silent(self) -> None:

@@ -165,17 +165,20 @@ def test_the_trace_file_has_the_whole_log_and_the_next_gateway_begins_another(
     assert list(whole)[: len(feed.events)] == feed.events
     assert not any(isinstance(event, ReplicaLeft) for event in whole)
     old = path.read_bytes()
-    later = gateway(replica.url, trace_file=path, trace_text="off")
-    limit_files(later, path.with_stem("run-2").stat().st_size)
+    later, second = gateway(replica.url, trace_file=path, trace_text="off"), path.with_stem("run-2")
+    until(
+        later.url,
+        "/ready",
+        lambda _: second.read_bytes().endswith(b"}\n") and len(ClusterLog.load(second)) == 3,
+    )
+    limit_files(later, second.stat().st_size)
     post(later.url, "/v1/completions", body)
     until_told = "gateway: the trace file run-2.jsonl is no longer written"
     until(later.url, "/ready", lambda told: until_told in told.json()["trace_error"])
     assert metrics(later.url)[("cluster:gateway_trace_failed",)] == 1
     later.stop()
     assert path.read_bytes() == old
-    [*_, last] = [
-        one.event for one in ClusterLog.load(path.with_stem("run-2")) if isinstance(one, Of)
-    ]
+    [*_, last] = [one.event for one in ClusterLog.load(second) if isinstance(one, Of)]
     assert isinstance(last, Keyframe) and last.state.requests == []
 
 
