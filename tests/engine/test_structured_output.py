@@ -19,7 +19,6 @@ from engine import (
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log import vocabulary as v
 from engine.core.sampling_params import StructuredOutput
-from engine.core.scheduling.admission import RequestValidator
 from engine.extensions.grammars.constraint import GrammarConstraint
 from engine.extensions.grammars.grammar import GrammarCompiler
 from tests.engine.bundled import bundled, bundled_engine
@@ -358,15 +357,3 @@ class _Words(ByteTokenizer):
     def token_bytes(self, token_id):
         self.reads += 1
         return super().token_bytes(token_id)
-
-
-@pytest.mark.parametrize(("words", "at_start"), [(100, False), (60_000, True)])
-def test_a_large_vocabulary_is_read_at_the_start_and_only_once(words, at_start):
-    tokenizer = _Words(words)
-    validator = RequestValidator(EngineConfig(), tokenizer)
-    validator.prepare()
-    assert tokenizer.reads == (tokenizer.vocab_size if at_start else 0)
-    validator.constraint(shape("regex", "[a-z]+"))
-    restarted = RequestValidator(EngineConfig(), tokenizer)
-    restarted.constraint(shape("regex", "[a-z]+"))
-    assert tokenizer.reads == tokenizer.vocab_size

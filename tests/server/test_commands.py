@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from engine.core.config import EngineConfig
 from engine.core.log.log import EventLog
-from engine.models import loader, memory
 from server.core.event_log import open_log
 from server.gateway import ray_cluster
 from server.process import SWITCHES, ServerError, serve_in_background
@@ -270,19 +268,6 @@ def test_a_corrupt_checkpoint_is_one_line(tmp_path):
     refused(run("serve", "--port", "0", "--model", str(tmp_path), torch=True), str(weights))
     answer = run("serve", "--port", "0", torch=True, UNDERGLASS_DRAFT_MODEL=str(tmp_path))
     refused(answer, "--draft-model", str(weights))
-
-
-def test_a_dry_run_states_the_memory_of_both_models_and_rejects_what_fits_only_alone(monkeypatch):
-    both = ("serve", "--dry-run", "--draft-model", "bundled")
-    done = invoke(*both)
-    assert done.returncode == 0
-    assert_names(done.stdout, "bundled needs", "2048 tokens", "draft model bundled")
-    needed = loader.plan("bundled", EngineConfig()).needed
-    monkeypatch.setattr(memory, "available_bytes", lambda device: needed + needed // 2)
-    assert invoke("serve", "--dry-run").returncode == 0
-    done = invoke(*both)
-    assert done.returncode == 2
-    assert_names(done.stderr, "underglass:", "bundled needs")
 
 
 def test_serve_in_background_says_why_it_did_not_start():

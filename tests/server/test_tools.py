@@ -365,24 +365,6 @@ def test_a_tool_cannot_inject_special_tokens(auto):
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tools")
 
 
-def test_a_format_that_is_not_known_is_an_error_that_names_the_option(tmp_path):
-    shutil.copytree(BUNDLED, tmp_path / "model")
-    template = tmp_path / "model" / "chat_template.jinja"
-    template.write_text("{% if tools %}{% endif %}{{ messages[0].content }}")
-    body = {"messages": [ASK], "tools": TOOLS}
-    with start(model=tmp_path / "model") as server:
-        answer = post(server.url, "/v1/chat/completions", body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["param"]) == (400, "tool_choice")
-    assert "--tool-call-parser" in error["message"]
-    with start(model=tmp_path / "model", server={"tool_call_parser": "mistral"}) as server:
-        said = '[TOOL_CALLS][{"name": "now", "arguments": {}}]'
-        answer = post(server.url, "/v1/chat/completions", body | say(said)).json()
-    (call,) = answer["choices"][0]["message"]["tool_calls"]
-    assert call["function"] == {"name": "now", "arguments": "{}"}
-    assert len(call["id"]) == 9  # Mistral's templates accept no other length
-
-
 def test_the_option_and_the_parsers_have_the_same_names():
     assert tuple(TOOL_PARSERS) in [one.choices for one in settings_of(ServerSettings)]
 

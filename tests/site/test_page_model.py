@@ -1,6 +1,5 @@
 """The model in the page: everything that an engine computes with it, it computes with torch, too."""
 
-import json
 import random
 import string
 from array import array
@@ -10,13 +9,11 @@ import pytest
 from checks.lesson_01 import YourDistribution
 from engine import ConfigError, Engine, EngineConfig, SamplingParams
 from engine.core.sampling_params import StructuredOutput
-from engine.core.tokenizer import TokenizerError
 from engine.extensions.prompt_lookup import PromptLookup
 from engine.models.text.byte_pair_tokenizer import BytePairTokenizer
 from engine.models.text.hf_tokenizer import HFTokenizer
 from page_model import BUNDLED, PageLoader
 from solutions import lesson_01
-from tests.facts import raises_naming
 from tests.site.page_models import NODE, NodeModel
 from visualizer import read
 
@@ -243,28 +240,6 @@ def test_engines_do_not_share_kv_memory(in_page):
     assert request.tokens == run(alone, [(STORY, GREEDY)])[0].tokens
 
 
-@pytest.mark.parametrize(
-    ("given", "name"),
-    [
-        ({"model": "openai/gpt-oss-20b"}, 'model must be "bundled" in a page'),
-        ({"dtype": "bfloat16"}, 'dtype must be "auto" or "float32" in a page'),
-        ({"device": "cuda"}, 'device must be "cpu" in a page'),
-        ({"draft_model": "org/small"}, 'model must be "bundled" in a page'),
-        (
-            {"config": EngineConfig(async_scheduling=True)},
-            "async_scheduling must be False in a page",
-        ),
-        ({"config": EngineConfig(kv_dtype="int8")}, 'kv_dtype must be "auto" in a page'),
-        ({"config": EngineConfig(max_kv_tokens=2**50)}, "max_kv_tokens: the page has no memory"),
-        ({"attention": object}, "attention must be None in a page"),
-    ],
-)
-def test_what_a_page_has_not_is_refused_by_name(node, monkeypatch, given, name):
-    monkeypatch.setattr(Engine, "loader", PageLoader(lambda: node))
-    with pytest.raises(ConfigError, match=name):
-        Engine.load(**given)
-
-
 def test_the_model_is_fetched_once_and_only_if_it_is_used(node):
     fetched = []
     loader = PageLoader(lambda: fetched.append(node) or node)
@@ -302,21 +277,3 @@ def test_ids_are_those_of_the_library():
         text = "".join(chance.choices(alphabets[count % len(alphabets)], k=chance.randrange(80)))
         assert ours.encode(text) == library.encode(text)
         assert ours.encode_ordinary(text) == library.encode_ordinary(text)
-
-
-def test_a_tokenizer_of_another_kind_is_refused_with_the_reason(tmp_path):
-    file = json.loads((BUNDLED / "tokenizer.json").read_text("utf-8"))
-    for change, reason in (
-        ({"model": file["model"] | {"type": "Unigram"}}, "model.type is 'Unigram'"),
-        ({"model": file["model"] | {"ignore_merges": True}}, "model.ignore_merges is True"),
-        ({"normalizer": {"type": "NFC"}}, "it has a normalizer"),
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "is not one pattern and ByteLevel"),
-    ):
-        (tmp_path / "tokenizer.json").write_text(json.dumps(file | change), "utf-8")
-        with pytest.raises(TokenizerError, match=reason):
-            BytePairTokenizer(tmp_path)
-    pattern = file["pre_tokenizer"]["pretokenizers"][0]["pattern"]
-    pattern["Regex"] = r"\p{L}+"  # `re` has no classes of letters
-    (tmp_path / "tokenizer.json").write_text(json.dumps(file), "utf-8")
-    with raises_naming(TokenizerError, "tokenizers library"):
-        BytePairTokenizer(tmp_path)

@@ -1,6 +1,5 @@
 """compare() finds a planted change in an otherwise equal run, at the first decision it affects."""
 
-import base64
 import copy
 import random
 from collections.abc import Iterator
@@ -396,21 +395,6 @@ def test_the_page_holds_both_logs_and_no_markup_of_theirs(log, tmp_path):
     assert (tmp_path / "two.html").read_text("utf-8") == page
     assert page.count("</script>") == page.count("<script") == 3
     assert "<b>A</b>" not in page
-
-
-def test_two_long_logs_save_no_more_than_one(log, monkeypatch):
-    other = what_if(log, token_budget=48)
-    whole = compare(log, other)
-    assert whole.a.whole and whole.b.whole
-    both = len(whole.a.packed) + len(whole.b.packed)
-    for room in (both * 5 // 4, both - 1, both // 2, both // 3):
-        monkeypatch.setattr("visualizer.comparing.comparison.SAVED_BYTES", room)
-        for compared in (compare(log, other), compare(other, log)):
-            saved = [len(base64.b64decode(view.log)) for view in (compared.a, compared.b)]
-            assert 0 < sum(saved) <= room
-            assert (compared.a.whole and compared.b.whole) == (room > both)
-            assert compared.a.log and compared.b.log
-            assert compared.a.step == compared.b.step == compared.step
 
 
 def test_without_decisions_there_is_nothing_to_compare():
