@@ -196,9 +196,8 @@ class Engine:
         there are more samples than the batch has seats, they become several requests with consecutive
         ids (`split_samples`), and the first one is returned. `begun` is another engine's output, which
         the request continues (`engine/extensions/resumption.py`); a request whose output has ended is
-        returned, but not added. Raises RequestError, which names the
-        field, for a request that can never be served, and PolicyError if the policy fails. In both
-        cases the engine is unchanged.
+        returned, but not added. Raises RequestError, which names the field, for a request that can
+        never be served, and PolicyError if the policy fails. In both cases the engine is unchanged.
         """
         params = SamplingParams() if params is None else params
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else token_ids(prompt)

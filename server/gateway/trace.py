@@ -15,6 +15,7 @@ from server.core.event_log import TraceFile, open_log
 from visualizer.reading.without_text import without_text
 
 _PATIENCE = 5.0  # seconds
+_MOST_WAITING = 200_000  # events that wait for the disk
 
 
 class ClusterTrace:
@@ -25,6 +26,7 @@ class ClusterTrace:
 
     def __init__(self, file: TraceFile, *, texts: bool) -> None:
         self._file = file
+        self._is_behind = False
         self._texts = texts
         self._events = SimpleQueue[AnyClusterEvent | None]()
         self._thread = threading.Thread(target=self._write, name="trace file", daemon=True)
@@ -33,11 +35,17 @@ class ClusterTrace:
     @property
     def problem(self) -> str:
         """Why the file is no longer written, or ""."""
-        return self._file.problem
+        behind = f"the disk was {_MOST_WAITING:,} events behind" if self._is_behind else ""
+        return self._file.problem or behind
 
     def add(self, event: AnyClusterEvent) -> None:
-        """Add an event; it is written as soon as the disk allows."""
-        self._events.put(event)
+        """Add an event; it is written as soon as the disk allows.
+
+        A log with a gap could not be read, so nothing more is written once the disk is too far behind.
+        """
+        self._is_behind = self._is_behind or self._events.qsize() >= _MOST_WAITING
+        if not self._is_behind:
+            self._events.put(event)
 
     def close(self) -> None:
         """Write what was added, and close the file. Blocks, but does not wait long for a stuck disk."""
