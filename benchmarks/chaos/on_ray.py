@@ -72,13 +72,9 @@ class OnRay(Cluster):
             return super().processes(target)
         if target == MACHINE:
             block = self._machines[_SECOND].process
-            return {"block": block, **_named(block.children(recursive=True), "raylet", "raylet")}
+            return {"block": block, **_named(_below(block), "raylet", "raylet")}
         if target == CONTROLLER:
-            everything = [
-                child
-                for machine in self._machines.values()
-                for child in machine.process.children(recursive=True)
-            ]
+            everything = [one for it in self._machines.values() for one in _below(it.process)]
             return _named(everything, "ServeController", "controller")
         return self._replica(int(target))
 
@@ -117,6 +113,13 @@ class OnRay(Cluster):
 
     async def _start_machine(self, address: str, *arguments: str) -> None:
         self._machines[address] = await asyncio.to_thread(Machine, address, {}, *arguments)
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    """Return all processes that a process has started; none once it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return list(process.children(recursive=True))
+    return []
 
 
 def _named(processes: list[psutil.Process], part: str, name: str) -> dict[str, psutil.Process]:
