@@ -20,7 +20,7 @@ TINY = {
     "devices": "--requests 4",
     "kv": "--texts 2 --questions 2",
     "loading": "--shape tiny --only F16",
-    "routing": "--requests 40 --decisions 4",
+    "routing": "--requests 40 --replicas 2 --seeds 1 --workloads chats --seconds 1",
     "board": "--events 60 --seeks 6",
     "load": "--scale 0.01",
     "chaos": "--runs 1 --seconds 4 --faults 2 --only stop-server --only cut-connections",

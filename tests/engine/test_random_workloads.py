@@ -39,7 +39,7 @@ def test_no_invariant_breaks_on_random_workloads(soak: bool, first_seed: int) ->
     count = 10_000 if soak else 80
     events = 0
     for seed in (*ONCE_FAILED, *range(first_seed, first_seed + count)):
-        workload = random_workload(seed, may_be_async=True)
+        workload = random_workload(seed, may_be_async=True, may_be_begun=True)
         if seed % 8 == 7:  # several batches are in flight, and none of them fails
             workload = replace(random_workload(seed), failures=set(), draft_failures=set())
             workload.depth = 2 + seed // 8 % 4
@@ -100,7 +100,7 @@ def test_no_kind_of_event_is_superfluous(kind: type[v.Event]) -> None:
 def test_two_runs_of_one_workload_give_equal_logs() -> None:
     for seed in range(12):
         first, second = (
-            check(random_workload(seed, may_be_async=True)),
-            check(random_workload(seed, may_be_async=True)),
+            check(random_workload(seed, may_be_async=True, may_be_begun=True)),
+            check(random_workload(seed, may_be_async=True, may_be_begun=True)),
         )
         assert first.deterministic() == second.deterministic()

@@ -397,8 +397,11 @@ def adapter_workload(seed: int) -> Workload:
     return workload
 
 
-def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
-    """Return the workload of a seed. With `may_be_async`, about one in three schedules ahead."""
+def random_workload(
+    seed: int, *, may_be_async: bool = False, may_be_begun: bool = False
+) -> Workload:
+    """Return the workload of a seed. With `may_be_async`, about one in three schedules ahead; with
+    `may_be_begun`, another engine has begun about one in seven requests."""
     rng = random.Random(seed)
     # Drawn apart, so that a seed that once failed still gives the workload that it failed on.
     more = random.Random(f"{seed}: labels, fairness, eviction")
@@ -446,7 +449,7 @@ def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
         step, priority = rng.randint(1, 12), rng.randint(0, 9 - number)
         label = more.choice(["", "ada", "bo"])
         arrivals.append(Arrival(step, prompt[:room], params, priority, label))
-        if n == 1 and begun.random() < 0.15 and seed not in ONCE_FAILED:
+        if may_be_begun and n == 1 and begun.random() < 0.15 and seed not in ONCE_FAILED:
             arrivals[-1].begun = begun.random()
     aborts = [(rng.randint(1, 25), rng.randrange(9)) for _ in range(rng.choice([0, 0, 1, 3]))]
     failures = {rng.randint(1, 20)} if rng.random() < 0.1 else set()

@@ -27,7 +27,7 @@ FRAMES = {  # the first field of a request's and of a step's row is the frame's 
 
 @cache
 def recorded(seed: int, window: int | None = None) -> tuple[EventLog, dict[int, Request]]:
-    workload = random_workload(seed)
+    workload = random_workload(seed, may_be_begun=True)
     log = EventLog(window)
     played = play(make_engine(workload, log), workload)
     return log, {request.id: request for request in played}

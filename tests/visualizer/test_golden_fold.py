@@ -63,7 +63,7 @@ def facts(state: State) -> dict[str, Any]:
 
 @cache
 def recorded(seed: int, window: int | None = None) -> EventLog:
-    return played(random_workload(seed, may_be_async=True), window)
+    return played(random_workload(seed, may_be_async=True, may_be_begun=True), window)
 
 
 def played(workload: Workload, window: int | None = None) -> EventLog:

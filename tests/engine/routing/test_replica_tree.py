@@ -23,7 +23,7 @@ def cached_keys(state: EngineState) -> set[int]:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), joined_late=st.floats(0, 1))
 def test_keys_equal_the_folded_tree_after_every_event(seed: int, joined_late: float) -> None:
-    workload = random_workload(seed, may_be_async=True)
+    workload = random_workload(seed, may_be_async=True, may_be_begun=True)
     engine = make_engine(workload)
     play(engine, workload)
     events = list(engine.log)

@@ -19,7 +19,7 @@ SOURCE = {"engine": "vLLM 0.32.0", "recorder": "test", "facts": simulated_facts(
 
 
 def random_log(seed: int) -> EventLog:
-    workload = random_workload(seed)
+    workload = random_workload(seed, may_be_begun=True)
     workload.failures, workload.pauses, workload.moves = set(), [], []
     workload.draft_length = 0
     if workload.config.policy == "lpm":  # sorts by hits that the log does not show
