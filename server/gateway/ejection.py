@@ -30,8 +30,8 @@ from engine.core.log.fold import State
 from server.gateway.failures import Deadlines
 
 _FAILURES = 3  # without a token in between
-_SLOWER = 8  # a step may take so many times the time that its tokens should take
-_STEPS = 64  # recent steps that say what a token costs
+_SLOWER = 8  # a step may take so many times the time that it should take
+_STEPS = 64  # recent steps that say how long a step takes
 _FIRST_PAUSE, _LAST_PAUSE = 2, 120  # beats for which an ejected replica must be well
 
 
@@ -57,7 +57,7 @@ class Health:
         self._silent = self._stalled = 0  # beats since its last sign of life, and its last event
         self._failures = 0  # since its last token
         self._tokens = 0  # of the step that was scheduled last
-        self._costs = deque[float](maxlen=_STEPS)  # seconds per token of a step
+        self._steps = deque[tuple[float, int]](maxlen=_STEPS)  # seconds and tokens of each
         self._pause = _FIRST_PAUSE
         self._well = _LAST_PAUSE  # beats since the last problem or return
 
@@ -82,7 +82,7 @@ class Health:
             case v.StepScheduled():
                 self._tokens = sum(row.count for row in event.rows)
             case v.StepFinished() if event.t and self._tokens:
-                self._costs.append((event.t["end"] - event.t["start"]) / 1e6 / self._tokens)
+                self._steps.append(((event.t["end"] - event.t["start"]) / 1e6, self._tokens))
         if not (isinstance(event, v.StepFinished) and event.tokens):
             return False
         self._failures = 0
@@ -107,11 +107,21 @@ class Health:
         if self._failures >= (1 if self.half_open else _FAILURES):
             return Fault(f"{self._failures} requests failed, and none got a token since", "error")
         stalled = self._stalled * self._deadlines.beat
-        if stalled >= self._deadlines.silent and state is not None and not state.paused:
-            expected = max(self._costs, default=float("inf")) * _next_tokens(state)
-            if state.running and stalled >= _SLOWER * expected:
-                return Fault(f"no step has ended for {stalled:.1f} s", "late")
+        if stalled < self._deadlines.silent or state is None or state.paused or not state.running:
+            return None
+        if stalled >= _SLOWER * self._expected(_next_tokens(state)):
+            return Fault(f"no step has ended for {stalled:.1f} s", "late")
         return None
+
+    def _expected(self, tokens: int) -> float:
+        """Return how many seconds a step with so many tokens may be expected to take at most.
+
+        A step costs something beside its tokens, so a small one says little about a token's cost.
+        """
+        if not self._steps:
+            return float("inf")
+        longest = max(seconds for seconds, _ in self._steps)
+        return longest + tokens * min(seconds / count for seconds, count in self._steps)
 
     def eject(self, fault: Fault) -> None:
         """Note that the replica is ejected now."""

@@ -41,10 +41,11 @@ class Deadlines:
                  it should take
     first_token  for a request's first token, counted from its arrival at the replica, or from the
                  replica's last step if that is later
-    stream       for a stream's next token, counted in the same way, and for any bytes of it
+    stream       for a stream's next token, counted in the same way
 
     A replica that works through a long queue is not late, and neither is one that a teacher has paused:
-    its event log tells the gateway so. The bytes of a stream are at least its keep-alive comments.
+    its event log tells the gateway so. But the bytes of a stream may not be late either, and these are
+    at least its keep-alive comments.
     """
 
     connect: float = 5.0

@@ -358,8 +358,8 @@ class RoutedAnswer(Response):
         since = max(self._token_at, follower.worked_at)
         if status.get("paused") or status.get("holding"):
             since = now
-        if self._name:
-            since = min(since, self._heard_at)
+        if self._name:  # at least a keep-alive comment comes in time
+            since = min(since, self._heard_at + self._gateway.settings.keep_alive)
         return since + self._patience - now
 
     def _post(
