@@ -119,7 +119,7 @@ class Recorder:
                 priority=request.priority,
                 sampling=params.changed(request.seed),
                 extra_key=list(request.extra_key),
-                output=request.output_ids,
+                output=list(request.tokens[request.prompt_length :]),
                 sample=request.sample,
                 t={"at": self._clock.now() if submitted_at is None else submitted_at},
             )
