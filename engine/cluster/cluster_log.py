@@ -46,9 +46,8 @@ class RunCounter:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._ends: dict[str, int] = {}  # replica -> number of its last event
-        self._names: dict[
-            str, list[str]
-        ] = {}  # replica -> the run's name, and that of the next event
+        # By replica: the name of the run of its last event, and of its next one.
+        self._names: dict[str, list[str]] = {}
 
     def take(self, event: AnyClusterEvent) -> Literal["run", "part", "known", ""]:
         """Count an event, and return what begins with it: a run, another part of one, or nothing.
@@ -288,8 +287,8 @@ class ClusterDecoder:
 class ClusterState:
     """A cluster log, folded: the replicas that are present, and their engines' states.
 
-    joined  by replica: how it joined
-    states  by replica: its engine's state, once its first event has arrived
+    joined   by replica: how it joined
+    states   by replica: its engine's state, once its first event has arrived
     ejected  by replica: what says that it gets no requests, or only one to see whether it works
     """
 

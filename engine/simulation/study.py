@@ -101,16 +101,7 @@ class Study:
         }
 
     def __str__(self) -> str:
-        lines = self.table()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = [
-            "  ".join(
-                cell.rjust(width) if at else cell.ljust(width)
-                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([*text, "", *self.statements()])
+        return "\n".join([*in_columns(self.table()), "", *self.statements()])
 
     def statements(self) -> list[str]:
         """Return what the numbers are worth: a sentence for each thing to know."""
@@ -264,3 +255,15 @@ def _figure(value: float | None) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def in_columns(table: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table's lines as text: the first column to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in table
+    ]

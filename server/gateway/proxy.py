@@ -278,7 +278,9 @@ class RoutedAnswer(Response):
                 self._place = gateway.log.state.states.get(follower.member.id), int(its_request)
             headers = response_headers(response.headers.items(), follower.member.id)
             if response.content_type == "text/event-stream":
-                self._accepted, self._name = True, response.headers[NAME]
+                self._accepted, self._name = True, response.headers.get(NAME, "")
+                if not self._name:
+                    raise LostError("its streams have no marks: it runs another version", "error")
                 if not self._started:
                     self._started = True
                     await connection.start(response.status, headers)

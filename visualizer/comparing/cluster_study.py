@@ -29,13 +29,12 @@ from engine.simulation.cost_runner import US_PER_MS, Cost, Work
 from engine.simulation.fit import HeldBack, fit, held_back
 from engine.simulation.measures import FEWEST_FOR_P99
 from engine.simulation.quantile import quantile
+from engine.simulation.study import in_columns
 from engine.simulation.what_if import changed_config, error_record
 from visualizer.reading.messages import count
 from visualizer.reading.rows.decisions import DecisionRow, decision_rows
 
-LAG_MS = (
-    5.0  # how long an event takes to the router: a real gateway has it within a few milliseconds
-)
+LAG_MS = 5.0  # how long an event takes to the router; to a real gateway, a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +115,7 @@ class ClusterStudy:
         }
 
     def __str__(self) -> str:
-        lines = self.table()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = [
-            "  ".join(
-                cell.rjust(width) if at else cell.ljust(width)
-                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([*text, "", *self.statements()])
+        return "\n".join([*in_columns(self.table()), "", *self.statements()])
 
 
 def study_cluster(log: ClusterLog, changes: Sequence[ClusterChange]) -> ClusterStudy:
