@@ -147,7 +147,10 @@ class RequestWay:
                     yield f"{when}lost with replica {event.replica}: its client got an error"
 
     def _decision(self, event: c.Routed) -> str:
-        words = f"routed to replica {event.replica}, because {BECAUSE[event.reason]}"
+        because = BECAUSE[event.reason]
+        if event.reason != "pinned" and list(event.loads) == [event.replica]:
+            because = "the router could choose no other one"
+        words = f"routed to replica {event.replica}, because {because}"
         if event.output:
             return f"{words}; it goes on after {count(event.output, 'token')} that the client has"
         return words if event.attempt == 1 else f"{words} (attempt {event.attempt})"
@@ -185,9 +188,10 @@ def _compared(event: c.Routed) -> Iterator[str]:
 def _failure(event: c.HopFailed) -> str:
     where = f" at replica {event.replica}" if event.replica else ""
     waited = f" after {duration(event.t['us'] / 1000)}" if "us" in event.t else ""
-    why_not = f" ({event.why})" if event.why else ""
+    noticed = NOTICED[event.noticed]
+    details = f" ({event.why})" if event.why not in ("", noticed) else ""
     return (
-        f"{HOPS[event.hop]} failed{where}{waited}, because {NOTICED[event.noticed]}{why_not}: "
+        f"{HOPS[event.hop]} failed{where}{waited}, because {noticed}{details}: "
         f"{REMEDIES[event.remedy]}"
     )
 
