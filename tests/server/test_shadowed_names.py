@@ -70,13 +70,6 @@ def test_a_lesson_names_the_files_until_all_are_renamed(folder):
 
 
 @pytest.mark.usefixtures("folder")
-def test_nothing_is_hidden_where_the_directory_is_searched_last():
-    path = f"import sys; sys.path.remove(''); sys.path.append({str(Path.cwd())!r}); "
-    done = run(sys.executable, "-c", path + "import underglass.shadowed, visualizer, server.client")
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.usefixtures("folder")
 def test_a_background_server_starts_and_two_runs_are_compared():
     completion = ("/v1/completions", {"prompt": "Once", "max_tokens": 2, "stream": False})
     restart = ("/engine/restart", {"settings": {"max_batch_size": 4}})

@@ -35,7 +35,6 @@ from engine.simulation.workload import Answer, Arrival, lognormal, poisson
 from tests.engine.workloads import random_log
 from tests.facts import assert_names
 from visualizer import compare, figures, read, show
-from visualizer.figures.overlap import MAX_STEPS
 from visualizer.figures.theme import LINE_WIDTH, MAX_POINTS, PALETTES
 from visualizer.logs import StepIndex, part_of
 from visualizer.reading.summary import summary
@@ -111,12 +110,6 @@ def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy):
         below, upto = np.searchsorted(gaps, x, "left"), np.searchsorted(gaps, x, "right")
         assert below / len(gaps) < y <= upto / len(gaps)
     assert curve.x[-1] == gaps[-1] and curve.y[-1] == 1
-
-
-def test_percentiles_are_shown_only_with_enough_values(log):
-    assert figures.ttft(log).data[1].y == (0.5,)  # 12 requests
-    assert_names(heading(figures.ttft(log))[-1], 12, 18.3, 173)
-    assert figures.itl(log).data[1].y == (0.5, 0.95, 0.99)  # 251 gaps
 
 
 def test_throughput_counts_every_token_once(busy, static):
@@ -242,13 +235,6 @@ def test_overlap_marks_wasted_rows():
     assert "wasted" not in [one.name for one in figures.overlap(twelve()).data]
 
 
-def test_overlap_of_a_long_run_draws_its_first_steps_and_says_so(busy):
-    assert len(read(busy).steps) > MAX_STEPS
-    figure = figures.overlap(busy)
-    assert [len(one) for one in bars(figure, "schedules")] == [MAX_STEPS]
-    assert_names(" ".join(heading(figure)), MAX_STEPS)
-
-
 def test_a_step_stands_under_the_roof_that_holds_it_back():
     steps = {"decode": (2e9, 2e9, 4e-2), "prefill": (1e12, 2e9, 2.0)}
     figure = figures.roofline(steps, flops_per_s=1e12, bytes_per_s=1e11)
@@ -278,23 +264,6 @@ def test_each_user_is_a_cell_of_its_size_beside_the_weights():
     assert one_box[1] - one_box[0] == pytest.approx(many.users * many.user_bytes / 1e9)
     assert_names(heading(figure)[0], "8,192", few.users)
     assert heading(figures.users({}))[0]
-
-
-@pytest.mark.parametrize(
-    ("steps", "peak", "bandwidth"),
-    [
-        ({"a": (2e9, 2e9, 4e-2), "b": (1e12, 2e9, 2.0)}, 1e12, 1e11),
-        ({"slow": (6.49e6, 11.4e6, 3.6e-3), "fast": (1.36e9, 11.4e6, 2.4e-2)}, 78e9, 22e9),
-        ({"one": (13.74e9, 13.74e9, 4.1e-3)}, 989e12, 3.35e12),
-    ],
-)
-def test_the_roof_and_all_dots_with_their_labels_are_in_the_picture(steps, peak, bandwidth):
-    figure = figures.roofline(steps, flops_per_s=peak, bytes_per_s=bandwidth)
-    low, high = (10**one for one in figure.layout.yaxis.range)
-    assert all(low < y < high for drawn in figure.data for y in drawn.y)
-    assert all(1.5 * low < dot.y[0] for dot in figure.data[1:])  # its label is below the dot
-    ticks = figure.layout.yaxis.tickvals
-    assert len(ticks) >= 3 and all(low <= tick <= high for tick in ticks)
 
 
 @pytest.mark.parametrize("name", OF_A_LOG)

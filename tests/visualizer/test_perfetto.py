@@ -8,15 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine import Cost, Engine, EngineConfig, EventLog, SamplingParams, Workload, simulate
+from engine import Cost, EngineConfig, EventLog, Workload, simulate
 from engine.core.log import vocabulary as v
-from engine.core.part_errors import DrafterError
-from engine.core.request import Request
-from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.scenarios import scenario
 from engine.simulation.workload import lognormal, poisson
-from tests.engine.workloads import make_engine, next_token, play, random_log, random_workload
-from tests.visualizer.storytellers import storytellers
+from tests.engine.workloads import make_engine, play, random_log, random_workload
 from visualizer import read, to_perfetto
 
 ENGINE, REQUESTS = 1, 2
@@ -262,53 +258,6 @@ def test_a_window_keeps_the_rules_wherever_it_begins(seeds):
         check_against(log, parsed(to_perfetto(log)))
         inside += isinstance(log[0], v.Keyframe) and bool(log[0].state.plan)
     assert inside > 3, "no window began inside a step"
-
-
-def test_every_beginning_of_a_log_can_be_shown():
-    log = storytellers()
-    for length in range(0, len(log), 7):
-        part = EventLog()
-        for event in log[:length]:
-            part.append(event)
-        check_against(part, parsed(to_perfetto(part)))
-
-
-def test_a_step_whose_planning_failed_cuts_decodes_in_two():
-    class FailsOnce:
-        calls = 0
-
-        def propose(self, request: Request) -> list[int]:
-            self.calls += 1
-            if self.calls == 5:
-                raise ValueError("no idea")
-            return []
-
-    engine = Engine(CheckingRunner(next_token), drafter=FailsOnce())
-    engine.submit([97, 98], SamplingParams(max_tokens=9, ignore_eos=True))
-    with pytest.raises(DrafterError):
-        for _ in range(9):
-            engine.step()
-    while engine.has_work():
-        engine.step()
-    events = parsed(to_perfetto(engine.log))
-    check_against(engine.log, events)
-    decodes = [e["args"] for e in events if e["name"] == "decode"]
-    assert [(args["from_step"], args["to_step"]) for args in decodes] == [(2, 5), (7, 10)]
-    (said,) = [e["args"]["what"] for e in events if e["name"] == "step 6"]
-    assert said
-
-
-def test_a_log_without_times_takes_a_millisecond_a_step():
-    log = storytellers()
-    bare = EventLog.from_bytes(b"".join(line + b"\n" for line in log.deterministic()))
-    text = to_perfetto(bare)
-    events = parsed(text)
-    assert check_against(bare, events) == check_against(log, parsed(to_perfetto(log)))
-    steps = [e for e in events if e["ph"] == "X" and e["name"].startswith("step ")]
-    assert [(e["ts"], e["dur"]) for e in steps] == [(1000 * i, 1000) for i in range(len(steps))]
-    assert (
-        json.loads(text)["otherData"]["times"] != json.loads(to_perfetto(log))["otherData"]["times"]
-    )
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import visualizer
 from engine.core.log import EventLog, State
 from engine.core.log import vocabulary as v
 from engine.simulation.scenarios import SCENARIOS, Recipe, scenario, write
-from engine.simulation.speakers import Speaker, workload_of
+from engine.simulation.speakers import Speaker
 from tests.facts import assert_names, raises_naming
 from visualizer import read
 from visualizer.reading.rows.requests import RequestRow
@@ -341,24 +341,3 @@ def test_what_the_visualizer_shows_is_what_the_scenarios_are(tmp_path: Path) -> 
         theirs = (committed / path.name).read_bytes()
         assert gzip.decompress(theirs) == gzip.decompress(path.read_bytes()), path.name
     assert (committed / "gallery.json").read_text() == (tmp_path / "gallery.json").read_text()
-
-
-def test_speakers_share_exactly_the_requested_prefix() -> None:
-    speakers = [Speaker(name, shared=20, own=9, output=5) for name in ("Ada", "Bo", "Cleo")]
-    prompts = [one.prompt for one in workload_of(speakers).inputs]
-    assert [len(prompt) for prompt in prompts] == [29] * 3
-    assert len({tuple(prompt[:20]) for prompt in prompts}) == 1
-    assert len({prompt[20] for prompt in prompts}) == 3
-
-
-def test_an_answer_shorter_than_what_was_asked_for_ends_by_itself() -> None:
-    one = Recipe(
-        name="",
-        caption="",
-        speakers=(Speaker("Ada", own=4, output=3, max_tokens=9), Speaker("Bo", own=4, output=3)),
-        config=scenario("hit").config,
-        step=1,
-        select="Ada",
-    )
-    assert read(one.run()).requests.finish_reason.tolist() == ["stop", "length"]
-    assert read(one.run()).requests.output_tokens.tolist() == [3, 3]
