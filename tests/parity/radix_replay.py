@@ -42,6 +42,10 @@ class EngineCache:
         self._cache.cache_computed(one)
 
     def release(self, request: int) -> None:
+        self._live[request].finish_reason = "stop"
+        self.drop(request)
+
+    def drop(self, request: int) -> None:
         self._cache.free(self._live.pop(request))
 
     def evict(self, tokens: int) -> list[Edge]:

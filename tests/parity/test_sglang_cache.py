@@ -9,8 +9,8 @@ import pytest
 
 from recorders.fixtures.record_sglang import SEEDS
 from tests.parity import FIXTURES
-from tests.parity.radix_records import SETTINGS, History, draw, read
-from tests.parity.radix_replay import differences
+from tests.parity.radix_records import SETTINGS, Edge, History, draw, read
+from tests.parity.radix_replay import EngineCache, differences
 from tests.parity.writing import read_header
 
 FILE = FIXTURES / "sglang.jsonl.gz"
@@ -34,3 +34,15 @@ def test_the_generator_still_draws_what_was_recorded(histories) -> None:
             assert recorded.operations[at][: len(operation)] == operation
             history.operations.append(recorded.operations[at])
         assert history == recorded
+
+
+@pytest.mark.parametrize(("end", "victim"), [("drop", b"ab"), ("release", b"cd")])
+def test_a_request_that_is_dropped_does_not_use_its_path_again(end: str, victim: bytes) -> None:
+    history = History("", 0, 1, [("ab", ""), ("cd", "")])
+    cache = EngineCache(history)
+    for request in (0, 1):
+        cache.match(request, history.tokens(request))
+        cache.checkpoint(request, history.tokens(request))
+    cache.drop(1)
+    getattr(cache, end)(0)
+    assert cache.evict(1) == [Edge(list(victim), 2)]

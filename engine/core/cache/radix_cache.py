@@ -52,6 +52,9 @@ class RadixCache(KVCacheManager):
     def free(self, owner: BlockOwner, keep: int = 0) -> None:
         """Release the blocks after the first `keep`, and the lock if none is kept.
 
+        A request that ends after its prompt accesses its path once more, as SGLang's last checkpoint
+        does. A request that is preempted, or aborted within its prompt, has no such checkpoint.
+
         With the prefix cache off, the tail of the table is the first to be allocated again, as in
         vLLM.
         """
@@ -59,6 +62,13 @@ class RadixCache(KVCacheManager):
         self.pool.release(blocks if self.tree.enabled else blocks[::-1])
         del owner.block_table[keep:]
         if not keep:
+            if (
+                isinstance(owner, Request)
+                and owner.finish_reason is not None
+                and owner.num_computed_tokens >= owner.prompt_length
+            ):
+                for node in self.tree.path(self.tree.nodes[owner.last_node]):
+                    self.tree.touch(node)
             owner.num_computed_tokens = 0
             self._lock(owner, self.tree.root)
 

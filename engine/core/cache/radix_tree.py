@@ -169,7 +169,10 @@ class RadixTree:
     # 3. lock
 
     def move_lock(self, old: RadixNode, new: RadixNode) -> None:
-        """Move an owner's lock from `old` to `new`. The root stands for no lock."""
+        """Move an owner's lock from `old` to `new`. The root stands for no lock.
+
+        A lock counts as an access, and an unlock does not.
+        """
         if old is self.root and new is self.root:
             return
         self.tick += 1
@@ -182,7 +185,6 @@ class RadixTree:
             node.uses += node.id not in known
         for node in self.path(old):
             node.lock_ref -= 1
-            node.last = self.tick
             if node.lock_ref == 0:
                 self.unlocked_blocks += len(node.blocks)
                 self._not_in_heap[node.id] = None

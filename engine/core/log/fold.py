@@ -86,7 +86,6 @@ class State(EngineState):
             above.last = self.tick
         for above in self._path(holder.last_node):
             above.lock_ref -= 1
-            above.last = self.tick
         holder.last_node = node
 
     def _release_request(self, request: v.RequestState) -> None:
@@ -340,6 +339,9 @@ class State(EngineState):
         self.waiting.pop(event.request, None)
         if event.request in self.running:
             self.running.remove(event.request)
+        if not self.is_hashed and request.num_computed_tokens >= request.prompt_length:
+            for above in self._path(request.last_node):
+                above.last = self.tick + 1
         self._release_request(request)
         self.lanes.leave(event.request, self.step)
 
