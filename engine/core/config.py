@@ -131,6 +131,32 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = "whole"
+    watermark: Annotated[
+        float,
+        setting(
+            "Share of the KV blocks that admissions leave free while other requests run, so that these "
+            "can grow without a preemption.",
+            ge=0,
+            le=0.99,
+            vllm="`--watermark`",
+        ),
+    ] = 0.0
+    long_prefill_token_threshold: Annotated[
+        int,
+        setting(
+            "Maximum number of tokens that one request computes in a step while there are others, so "
+            "that a long prompt does not take all the budget. 0: no limit.",
+            ge=0,
+            vllm="`--long-prefill-token-threshold`",
+        ),
+    ] = 0
+    long_prefill_token_threshold_adaptive: Annotated[
+        bool,
+        setting(
+            "Raise that limit to an equal share of the budget where the share is larger.",
+            vllm="`--long-prefill-token-threshold-adaptive`",
+        ),
+    ] = False
     prefix_cache: Annotated[
         Literal["radix", "hash", "off"] | bool,
         setting(

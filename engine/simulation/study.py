@@ -201,6 +201,9 @@ def _notes(log: EventLog, pinned: str) -> list[str]:
             notes.append(
                 "The log shows no cached block, so no replay finds a prefix, whatever its cache."
             )
+    if others := started.source.get("others"):
+        named = ", ".join(f"{name.partition('.')[2]}={_value(one)}" for name, one in others.items())
+        notes.append(f"Replayed without {named}, which this engine does not have.")
     ended = {event.request for event in log.of(v.RequestFinished)}
     if started.source and (left := len({row.request for row in log.of(v.RequestArrived)} - ended)):
         notes.append(

@@ -47,7 +47,9 @@ class Ask(msgspec.Struct, omit_defaults=True):
 class Workload(msgspec.Struct, omit_defaults=True):
     """Settings and requests. The field names are those of `EngineConfig`.
 
-    long_prefill  vLLM's long_prefill_token_threshold; 0: off
+    runner_seats    vLLM's max_num_seqs, if max_num_active_seqs (`max_batch_size`) is less; 0: equal
+    whole_sequence  vLLM's scheduler_reserve_full_isl
+    long_prefill    vLLM's long_prefill_token_threshold; 0: off
     """
 
     name: str
@@ -61,7 +63,11 @@ class Workload(msgspec.Struct, omit_defaults=True):
     prefix_cache: bool = True
     chunked_prefill: bool = True
     async_scheduling: bool = False
+    runner_seats: int = 0
+    whole_sequence: bool = True
+    watermark: float = 0.0
     long_prefill: int = 0
+    long_prefill_adaptive: bool = False
 
 
 class Row(NamedTuple):

@@ -23,6 +23,10 @@ def vllm_config(workload: Workload) -> EngineConfig:
         chunked_prefill=workload.chunked_prefill,
         prefix_cache="hash" if workload.prefix_cache else "off",
         async_scheduling=workload.async_scheduling,
+        watermark=workload.watermark,
+        long_prefill_token_threshold=workload.long_prefill,
+        long_prefill_token_threshold_adaptive=workload.long_prefill_adaptive,
+        admission="whole" if workload.whole_sequence else "first_chunk",
     )
 
 

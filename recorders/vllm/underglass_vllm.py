@@ -33,6 +33,75 @@ QUEUE = 10_000  # lines that may wait to be written; a line of a full step has a
 FLUSH_SECONDS = 0.5  # what a crash may lose
 LOG = logging.getLogger("vllm.underglass")  # below "vllm", whose handlers print it
 
+# The settings that vLLM's scheduler and its KV cache manager read. The header has RECORDED ones under
+# the names of Underglass. LACKING ones may change decisions, but Underglass's engine does not have
+# them: the header names each whose value is not the one here, with which it changes none. No decision
+# depends on IRRELEVANT ones, or they act only through another one that is listed. A field of vLLM's
+# configuration that is in none of the three, because it is newer than this file, is named where it is
+# not at its default. `recorders/fixtures/record_settings.py` lists what vLLM reads.
+RECORDED = """
+scheduler_config.async_scheduling scheduler_config.enable_chunked_prefill
+scheduler_config.long_prefill_token_threshold scheduler_config.long_prefill_token_threshold_adaptive
+scheduler_config.max_num_active_seqs scheduler_config.max_num_batched_tokens
+scheduler_config.max_num_scheduled_tokens scheduler_config.max_num_seqs scheduler_config.policy
+scheduler_config.scheduler_reserve_full_isl scheduler_config.watermark
+cache_config.block_size cache_config.enable_prefix_caching cache_config.num_gpu_blocks
+"""
+LACKING: dict[str, Any] = {
+    "scheduler_config.disable_chunked_mm_input": False,
+    "scheduler_config.prefill_schedule_interval": 1,
+    "cache_config.enable_mamba_fine_grained_prefix_cache": False,
+    "cache_config.enable_mamba_shared_prefix_checkpoint": False,
+    "cache_config.mamba_cache_mode": "none",
+    "cache_config.prefix_match_unit": None,
+    "lora_config.max_loras": None,
+    "model_config.is_diffusion": False,
+    "model_config.is_encoder_decoder": False,
+    "model_config.runner_type": "generate",
+    "model_config.supports_multimodal_inputs": False,
+    "parallel_config.decode_context_parallel_size": 1,
+    "parallel_config.pipeline_parallel_size": 1,
+    "parallel_config.prefill_context_parallel_size": 1,
+    "speculative_config.num_speculative_tokens_per_batch_size": None,
+    "vllm_config.ec_transfer_config": None,
+    "vllm_config.num_lookahead_tokens": 0,
+    "vllm_config.num_prefill_lookahead_tokens": 0,
+    "vllm_config.num_speculative_tokens": 0,
+}
+IRRELEVANT = """
+scheduler_config.disable_hybrid_kv_cache_manager scheduler_config.encoder_cache_size
+scheduler_config.is_encoder_decoder scheduler_config.is_multimodal_model
+scheduler_config.max_model_len scheduler_config.max_num_encoder_input_tokens
+scheduler_config.max_num_queued_reqs scheduler_config.max_num_queued_tokens
+scheduler_config.runner_type scheduler_config.scheduler_cls scheduler_config.stream_interval
+cache_config._block_size_resolved cache_config.cache_dtype
+cache_config.cache_hit_alignment_tokens cache_config.effective_attention_block_size
+cache_config.gpu_memory_utilization cache_config.hash_block_size cache_config.is_attention_free
+cache_config.kv_cache_dtype_skip_layers cache_config.kv_cache_layout
+cache_config.kv_cache_max_concurrency cache_config.kv_cache_memory_bytes
+cache_config.kv_cache_size_tokens cache_config.kv_offloading_backend
+cache_config.kv_offloading_size cache_config.kv_sharing_fast_prefill
+cache_config.mamba_block_size cache_config.mamba_cache_dtype
+cache_config.mamba_page_size_padded cache_config.mamba_ssm_cache_dtype
+cache_config.num_cpu_blocks cache_config.num_gpu_blocks_override
+cache_config.prefix_cache_retention_interval cache_config.prefix_caching_hash_algo
+cache_config.replayssm_buffer_len cache_config.skip_page_size_padded cache_config.sliding_window
+cache_config.swa_bounded_replay cache_config.use_kda_recoverssm cache_config.use_replayssm
+cache_config.user_specified_block_size cache_config.user_specified_mamba_block_size
+aux_output_config.enabled ec_manager_config.get_encoder_cache_manager_obj
+kv_events_config.enable_kv_cache_events kv_transfer_config.is_kv_consumer
+kv_transfer_config.is_kv_producer kv_transfer_config.kv_load_failure_policy
+model_config.enable_return_routed_experts model_config.max_model_len
+model_config.return_sampling_mask model_config.uses_mrope
+observability_config.enable_logging_iteration_details observability_config.enable_mfu_metrics
+observability_config.kv_cache_metrics observability_config.kv_cache_metrics_sample
+observability_config.per_request_spec_decode_metrics parallel_config.data_parallel_index
+speculative_config.use_eagle speculative_config.use_eagle_block_drop
+speculative_config.use_multi_module_mtp
+vllm_config.is_mm_encoder_only vllm_config.max_concurrent_batches
+vllm_config.max_in_flight_tokens vllm_config.use_v2_model_runner
+"""
+
 Op = list[Any]  # what changed: its name, the request, and more
 Line = dict[str, Any]
 _NOTHING: Op = []  # equals no head of a queue
@@ -135,6 +204,8 @@ class Recorder:
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
+        # What vLLM admits by, which may be less than the seats of the model's runner.
+        self._seats = getattr(scheduler, "max_num_active_reqs", scheduler.max_num_running_reqs)
         self._manager = scheduler.kv_cache_manager
         self._pool = self._manager.block_pool
         self._start = time.monotonic_ns()
@@ -156,6 +227,7 @@ class Recorder:
             "engine": f"vLLM {_vllm_version()}",
             "model": Path(config.model_config.model).name,  # without the folders of a local model
             "settings": self._settings(),
+            "others": _others(config),
             "tokens": self._with_tokens,
             "unix_us": time.time_ns() // 1000,
             "part": 1,
@@ -183,7 +255,7 @@ class Recorder:
             raise RecordingError("a KV connector moves blocks that the scheduler does not see")
         return {
             "token_budget": scheduler.max_num_scheduled_tokens,
-            "max_batch_size": scheduler.max_num_running_reqs,
+            "max_batch_size": self._seats,
             "num_blocks": self._pool.num_gpu_blocks - 1,
             "block_size": scheduler.block_size,
             "policy": scheduler.policy.value,
@@ -191,6 +263,14 @@ class Recorder:
             "whole_sequence": bool(getattr(scheduler, "scheduler_reserve_full_isl", False)),
             "prefix_cache": bool(self._pool.enable_caching),
             "async_scheduling": isinstance(scheduler, AsyncScheduler),
+        } | {
+            name: getattr(config, name)
+            for name in (
+                "watermark",
+                "long_prefill_token_threshold",
+                "long_prefill_token_threshold_adaptive",
+            )
+            if hasattr(config, name)
         }
 
     def watch(self) -> None:
@@ -392,7 +472,7 @@ class Recorder:
             reason = ("after_preemption", 0, 0)
         elif not left:
             reason = ("token_budget", 1, 0)
-        elif len(scheduler.running) >= scheduler.max_num_running_reqs:
+        elif len(scheduler.running) >= self._seats:
             reason = ("batch_full", 1, 0)
         elif not scheduler.scheduler_config.enable_chunked_prefill:
             reason = ("token_budget", request.num_tokens, left)
@@ -608,6 +688,29 @@ class _Pieces:
         if token.startswith("<0x") and len(token) == 6:
             return bytes([int(token[3:5], 16)])
         return token.replace("\u2581", " ").encode()
+
+
+def _others(config: Any) -> Line:
+    """Return the settings of vLLM that may change decisions, but that Underglass's engine lacks."""
+    known, others = {*RECORDED.split(), *LACKING, *IRRELEVANT.split()}, Line()
+    for name, neutral in LACKING.items():
+        part, field = name.split(".")
+        owner = config if part == "vllm_config" else getattr(config, part, None)
+        if (value := getattr(owner, field, neutral)) != neutral:
+            others[name] = value
+    for part in ("scheduler_config", "cache_config"):
+        for field in getattr(getattr(config, part, None), "__dataclass_fields__", {}).values():
+            name, value = f"{part}.{field.name}", getattr(getattr(config, part), field.name, None)
+            if name not in known and value != field.default:
+                others[name] = value
+    scheduler = config.scheduler_config
+    if getattr(scheduler, "max_num_scheduled_tokens", None) not in (
+        None,
+        scheduler.max_num_batched_tokens,
+    ):
+        others["scheduler_config.max_num_batched_tokens"] = scheduler.max_num_batched_tokens
+    simple = (bool, int, float, str, type(None))
+    return {name: one if isinstance(one, simple) else str(one) for name, one in others.items()}
 
 
 def _numbered(path: Path, name: str, number: int) -> Path:

@@ -117,9 +117,9 @@ def install_page(app: FastAPI, name: str = "live.html") -> None:
 
 def _field(setting: Setting) -> str:
     """Return a setting's field in the form that restarts the engine."""
-    if setting.kind is int:
-        least = f'min="{setting.ge:g}" step="1"'
-        field = f'<input name="{setting.name}" type="number" {least} required>'
+    if setting.kind in (int, float):
+        bounds = f'min="{setting.ge:g}" step="{"1" if setting.kind is int else "any"}"'
+        field = f'<input name="{setting.name}" type="number" {bounds} required>'
     else:
         options = "".join(f"<option>{one}" for one in setting.choices or ("on", "off"))
         field = f'<select name="{setting.name}">{options}</select>'

@@ -203,6 +203,7 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     for row in event.rows:
         request = state.requests[row.request]
         end = row.start + row.count - len(row.drafts)
+        assert end - row.start <= longest_chunk(state, config)
         before = [one for one in in_flight if one.request == row.request]
         assert row.start == request.num_computed_tokens + sum(one.count for one in before)
         # A row in flight that reaches the last token stands for one token more.
@@ -290,9 +291,11 @@ def check_reason(
         assert blocked.have == left
         missing = len(request.tokens) - cached * config.block_size
         is_whole = left > 0 and not config.chunked_prefill
-        assert blocked.need == (min(missing, config.token_budget) if is_whole else 1)
+        assert blocked.need == (min(missing, longest_chunk(state, config)) if is_whole else 1)
     else:
         room = len(state.free) + state.evictable - (cached - locked)
+        if state.running:
+            room -= int(config.watermark * (config.num_blocks + 1))
         drafted = 0  # blocks that drafts took after the head was asked
         for row in state.plan:
             end = row.start + row.count - len(row.drafts)
@@ -304,7 +307,8 @@ def check_reason(
             assert blocked.have == room
         elif blocked.reason == "no_free_blocks":
             assert config.admission == "first_chunk"
-            end = min(len(request.tokens), cached * config.block_size + left)
+            tokens = min(left, longest_chunk(state, config))
+            end = min(len(request.tokens), cached * config.block_size + tokens)
             assert blocked.need == config.blocks_for(end) - cached
             assert blocked.have == room
         else:
@@ -315,6 +319,15 @@ def check_reason(
             head = engine.requests[request.id]
             assert blocked.need == worst_case(head, config) - cached
             assert blocked.have == room - drafted  # which the tables have already
+
+
+def longest_chunk(state: State, config: EngineConfig) -> int:
+    """The most tokens of one request in this step, without drafts."""
+    requests = len(state.running) + len(state.waiting)
+    if not config.long_prefill_token_threshold or requests == 1:
+        return config.token_budget
+    share = config.token_budget // requests * config.long_prefill_token_threshold_adaptive
+    return min(max(config.long_prefill_token_threshold, share), config.token_budget)
 
 
 def worst_case(request: Request, config: EngineConfig) -> int:

@@ -426,6 +426,11 @@ def random_workload(
     )
     if config["prefix_cache"] == "hash":
         config["eviction"] = "lru"  # the only order of its queue
+    limits = random.Random(f"{seed}: limits")
+    if limits.random() < 0.2 and seed not in ONCE_FAILED:
+        config["watermark"] = limits.choice([0.0, 0.1, 0.3])
+        config["long_prefill_token_threshold"] = limits.choice([0, 1, 2, 5])
+        config["long_prefill_token_threshold_adaptive"] = limits.random() < 0.5
     config = EngineConfig(**config)
     room = blocks * block_size
     stems = [[97 + rng.randrange(3) for _ in range(rng.randint(1, room))] for _ in range(3)]

@@ -17,12 +17,8 @@ from engine.core.config import EngineConfig
 from parity.records import DECISIONS_OF_VLLM, Recording, Step, Workload, read
 from parity.replay import replay
 
-NO_SETTING = {  # fields of a workload that the engine has no setting for
-    "long_prefill": "no limit on the tokens of a long prompt",
-}
 FREE, SHARING, IDS = "different free counts", "different sharing", "different block numbers"
 CAUSES = {  # of the differences that are left
-    NO_SETTING["long_prefill"]: "vLLM's long_prefill_token_threshold is not a setting here",
     IDS: "without a prefix cache, the first of a request's released blocks is reused first, in vLLM "
     "the last; and vLLM still finds blocks of a victim that was scheduled in the same step",
 }
@@ -74,14 +70,13 @@ def compare_steps(recording: Recording, ours: list[Step]) -> Comparison:
     """Compare the engine's steps with the recorded ones."""
     workload, theirs = recording
     kind = first_difference(ours, theirs)
-    if kind:
-        missing = (text for field, text in NO_SETTING.items() if getattr(workload, field))
-        kind = next(missing, kind)
-    elif any(one.free != other.free for one, other in zip(ours, theirs, strict=True)):
+    if not kind and any(one.free != other.free for one, other in zip(ours, theirs, strict=True)):
         kind = FREE
-    elif not shares_equally(ours, theirs):
+    elif not kind and not shares_equally(ours, theirs):
         kind = SHARING
-    elif any(one.tables != other.tables for one, other in zip(ours, theirs, strict=True)):
+    elif not kind and any(
+        one.tables != other.tables for one, other in zip(ours, theirs, strict=True)
+    ):
         kind = IDS
     return Comparison(workload, kind)
 

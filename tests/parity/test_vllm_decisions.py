@@ -31,7 +31,6 @@ def test_the_recording_names_its_version_and_has_every_workload(recordings, tmp_
     header = read_header(FILE)
     assert header["engine"].startswith("vllm")
     assert header["version"]
-    assert header["scheduler_reserve_full_isl"] is True
     assert header["workloads"] == len(recordings) >= 1000
     write(tmp_path / "again.gz", header, recordings[::40])
     assert list(read(tmp_path / "again.gz")) == recordings[::40]

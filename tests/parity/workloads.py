@@ -8,7 +8,8 @@
     priorities  tight memory under the priority policy, with late urgent requests
     aborts      clients that leave while they wait, run or are preempted
     async       all of these under asynchronous scheduling
-    long prefill  vLLM's limit on the tokens of a long prompt per step, which is not a setting here
+    long prefill  vLLM's limit on the tokens of a long prompt per step
+    limits      vLLM's other limits: a watermark, fewer active seats, long prefills, first chunks
 
 Source of the mix of chats and documents: the traces of Mooncake (arXiv:2407.00079).
 """
@@ -27,7 +28,8 @@ COUNTS = {
     "tight": 200,
     "priorities": 150,
     "aborts": 150,
-    "async": 400,
+    "async": 300,
+    "limits": 100,
 }
 
 
@@ -165,6 +167,25 @@ def async_workload(seed: int) -> Workload:
     return msgspec.structs.replace(one, name=name, stratum="async", async_scheduling=True)
 
 
+def limits_workload(seed: int) -> Workload:
+    """One of the other strata with one of four limits: seed mod 4 says which, and async with others."""
+    strata = ("random", "serving", "tight", "priorities", "async")
+    one = GENERATORS[strata[seed // 4 % len(strata)]](20_000 + seed)
+    rng = random.Random(f"limits {seed}")
+    limits: dict[str, Any] = {"name": f"limits {seed}", "stratum": "limits"}
+    if seed % 4 == 0 or rng.random() < 0.2:
+        limits["watermark"] = rng.choice([0.01, 0.05, 0.1, 0.25, 0.5])
+    if seed % 4 == 1 or rng.random() < 0.2:
+        limits["long_prefill"] = rng.choice([1, 2, 3, 5, 8, 16])
+        limits["long_prefill_adaptive"] = rng.random() < 0.5
+    if seed % 4 == 2 or rng.random() < 0.2:
+        limits["runner_seats"] = one.max_batch_size + rng.randint(1, 4)
+        limits["token_budget"] = max(one.token_budget, limits["runner_seats"])
+    if seed % 4 == 3 or rng.random() < 0.2:
+        limits["whole_sequence"] = False
+    return msgspec.structs.replace(one, **limits)
+
+
 GENERATORS: dict[str, Callable[[int], Workload]] = {
     "random": random_workload,
     "serving": serving_workload,
@@ -172,4 +193,5 @@ GENERATORS: dict[str, Callable[[int], Workload]] = {
     "priorities": lambda seed: random_workload(seed, stratum="priorities"),
     "aborts": lambda seed: random_workload(seed, stratum="aborts"),
     "async": async_workload,
+    "limits": limits_workload,
 }

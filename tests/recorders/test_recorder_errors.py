@@ -6,17 +6,32 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import make_dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from visualizer.sources import read_source
+
 MODULE = Path(__file__).parents[2] / "recorders" / "vllm" / "underglass_vllm.py"
+
+
+READ_BY_VLLM = json.loads(
+    MODULE.parents[2].joinpath("tests/fixtures/vllm/settings_read.json").read_text()
+)
 
 
 class FullAttentionSpec:
     block_size = 16
+
+
+def settings(**fields: Any) -> Any:
+    """A configuration of a release that has one field more, which is not at its default."""
+    fields |= {"of_a_later_release": 7}
+    kind = make_dataclass("SchedulerConfig", [(name, Any, None) for name in fields])
+    return kind(**fields)
 
 
 class StandIn:
@@ -30,8 +45,17 @@ class StandIn:
 
         parallel = of(data_parallel_size=1, data_parallel_rank=0)
         model = of(model="tiny", tokenizer="tiny")
-        self.vllm_config = of(parallel_config=parallel, model_config=model)
-        self.scheduler_config = of(enable_chunked_prefill=True)
+        self.scheduler_config = settings(
+            enable_chunked_prefill=True,
+            max_num_batched_tokens=96,
+            max_num_scheduled_tokens=64,
+            prefill_schedule_interval=4,
+            watermark=0.25,
+            stream_interval=9,
+        )
+        self.vllm_config = of(
+            parallel_config=parallel, model_config=model, scheduler_config=self.scheduler_config
+        )
         self.kv_cache_config = of(kv_cache_groups=[of(kv_cache_spec=FullAttentionSpec())])
         pool = of(hash_block_size=16, num_gpu_blocks=9, enable_caching=True)
         pool.cache_full_blocks, pool.get_num_free_blocks = nothing, lambda: 8
@@ -40,7 +64,8 @@ class StandIn:
         )
         self.policy = of(value="fcfs")
         self.block_size, self.connector = 16, None
-        self.max_num_scheduled_tokens, self.max_num_running_reqs = 64, 4
+        self.max_num_scheduled_tokens, self.max_num_running_reqs = 64, 9
+        self.max_num_active_reqs = 4
         self.requests: dict[str, Any] = {}
         self.waiting, self.running, self.deferred_waiting = list[Any](), list[Any](), set[Any]()
         self.scheduled = 0
@@ -111,10 +136,26 @@ def test_the_lines_of_a_healthy_recording(recorder, tmp_path, monkeypatch):
     text = (tmp_path / "run.jsonl").read_text()
     header, arrived, step = map(json.loads, text.splitlines())
     assert header["settings"]["num_blocks"] == 8
+    assert (header["settings"]["max_batch_size"], header["settings"]["watermark"]) == (4, 0.25)
+    assert header["others"] == {
+        "scheduler_config.max_num_batched_tokens": 96,
+        "scheduler_config.of_a_later_release": 7,
+        "scheduler_config.prefill_schedule_interval": 4,
+    }
+    assert read_source(tmp_path / "run.jsonl")[0].source["others"] == header["others"]
     assert arrived["prompt"] == 3
     assert len(arrived["hashes"][0]) == 16
     assert "secret" not in text
     assert step["rows"] == []
+
+
+@pytest.mark.parametrize("release", READ_BY_VLLM)
+def test_every_setting_that_vllm_reads_is_recorded_or_known_to_change_no_decision(
+    recorder, release
+):
+    known = {*recorder.RECORDED.split(), *recorder.LACKING, *recorder.IRRELEVANT.split()}
+    read = {one for one in READ_BY_VLLM[release]["read"] if not one.endswith("_config")}
+    assert (read | set(READ_BY_VLLM[release]["fields"])) - known == set()
 
 
 def fail(*_args: Any) -> None:

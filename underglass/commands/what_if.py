@@ -8,6 +8,7 @@ import re
 import tempfile
 import webbrowser
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -190,7 +191,10 @@ def _value(text: str) -> Any:
     switches = {"on": True, "true": True, "off": False, "false": False}
     if text.lower() in switches:
         return switches[text.lower()]
-    return int(text) if text.removeprefix("-").isdecimal() else text
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    return text
 
 
 def _write_page(answer: "Study | ClusterStudy", page: Path) -> None:

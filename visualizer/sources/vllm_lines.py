@@ -34,6 +34,9 @@ class Settings(msgspec.Struct):
     whole_sequence: bool
     prefix_cache: bool
     async_scheduling: bool
+    watermark: float = 0.0
+    long_prefill_token_threshold: Count = 0
+    long_prefill_token_threshold_adaptive: bool = False
 
 
 OTHERS = ("num_blocks", "whole_sequence", "prefix_cache")
@@ -144,7 +147,10 @@ class Saved(msgspec.Struct):
 
 
 class Header(msgspec.Struct, tag_field="type", tag="underglass_vllm"):
-    """The first line of a file. `state` and `pieces` belong to a later file of a rotated recording."""
+    """The first line of a file. `state` and `pieces` belong to a later file of a rotated recording.
+
+    `others` are settings of vLLM that may change decisions and that `EngineConfig` does not have.
+    """
 
     version: int
     engine: str
@@ -153,6 +159,7 @@ class Header(msgspec.Struct, tag_field="type", tag="underglass_vllm"):
     tokens: bool
     unix_us: int
     part: int
+    others: dict[str, bool | int | float | str | None] = {}
     state: Saved | None = None
     pieces: dict[TokenId, str | list[Byte]] = {}
 

@@ -168,6 +168,8 @@ class VllmTranslator(Translator):
             header.unix_us,
             model=header.model,
         )
+        if header.others:
+            start.source["others"] = header.others
         return start if header.state is None else self._restore(header.state, start)
 
     def _arrive(self, line: lines.Arrived) -> v.Event:

@@ -127,8 +127,9 @@ class RunStarted(Event):
               are not the engine's own, drafter, tool, attention, verifier and weigh
     model     the runner's description; `draft_model` in it describes the draft model
     source    where a foreign log comes from: `engine` ("vLLM 0.32.0"), `recorder`, and `facts`, which
-              says of each fact of `facts.py` how the log knows it. Empty if an engine of this project
-              wrote the log; then every fact is recorded
+              says of each fact of `facts.py` how the log knows it; `others`, if there are any, are
+              settings that may change decisions and that this engine does not have. Empty if an engine
+              of this project wrote the log; then every fact is recorded
     t.fitted  only in a log of `what_if`; describes the replayed log: when it began (`unix_us`), what
               its arrivals were pinned to (`pinned`: "step" or "time"), the fitted cost of each of its
               `step_finished` (`step_us`), and the error of that cost on held-back steps (`held_back`)

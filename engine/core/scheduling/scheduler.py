@@ -47,6 +47,7 @@ class Plan:
     rows     what the step computes, in order
     copies   block copies before the forward pass: (request, source, destination)
     budget   tokens left to hand out
+    longest  the most tokens of one request, without its drafts
     skipped  requests that get no tokens, with the reason
     error    the mistake in a policy, drafter or eviction order that ended scheduling early; the
              plan then has no rows
@@ -58,6 +59,7 @@ class Plan:
     rows: list[Row] = field(default_factory=list)
     copies: list[tuple[Request, int, int]] = field(default_factory=list)
     budget: int = 0
+    longest: int = 0
     skipped: list[tuple[int, str]] = field(default_factory=list)
     error: PartError | None = None
     expert_loads: Sequence[Sequence[int]] = ()
@@ -98,6 +100,8 @@ class Scheduler:
         self._admits, self._defers = hook(policy, "admit"), hook(policy, "defer")
         self.on_served = hook(policy, "on_served")
         self.adapters: Any = None
+        # As in vLLM, whose null block counts, too.
+        self._watermark_blocks = int(config.watermark * (config.num_blocks + 1))
 
     def schedule(self) -> Plan:
         """Hand out one step's tokens, update requests, queue and cache, and emit each change.
@@ -105,7 +109,10 @@ class Scheduler:
         If a part that the user supplied makes a mistake, the plan has the `error` and no rows.
         Admissions, preemptions and block copies stay in effect, because they are already in the log.
         """
-        plan = Plan(self.step, budget=self.config.token_budget)
+        budget = longest = self.config.token_budget
+        if threshold := self.config.long_prefill_token_threshold:
+            longest = self._longest_chunk(threshold, budget)
+        plan = Plan(self.step, budget=budget, longest=longest)
         try:
             preempted = self._schedule_running(plan)
             running_rows = list(plan.rows)  # newly admitted requests have no drafts yet
@@ -127,6 +134,13 @@ class Scheduler:
         self.plans.append(plan)
         self._emit(v.StepScheduled(rows, plan.skipped, blocked))
         return plan
+
+    def _longest_chunk(self, threshold: int, budget: int) -> int:
+        """Return the most tokens that a request may compute, which is all if it is the only one."""
+        requests = len(self.running) + len(self.waiting)
+        if self.config.long_prefill_token_threshold_adaptive:
+            threshold = max(threshold, budget // max(requests, 1))
+        return min(threshold, budget) if requests > 1 else budget
 
     @property
     def plan(self) -> Plan:
@@ -170,7 +184,7 @@ class Scheduler:
                 reason = "after_preemption" if preempted_itself else "token_budget"
                 plan.skipped.append((request.id, reason))
                 continue
-            count = min(request.num_unscheduled_tokens, plan.budget)
+            count = min(request.num_unscheduled_tokens, plan.budget, plan.longest)
             if count == 0:
                 plan.skipped.append((request.id, "awaits_token"))
                 continue
@@ -301,13 +315,15 @@ class Scheduler:
         """
         cached = len(match.blocks) * self.config.block_size
         missing = len(request.tokens) - cached
-        tokens = 1 if self.config.chunked_prefill else min(missing, self.config.token_budget)
+        tokens = 1 if self.config.chunked_prefill else min(missing, plan.longest)
         if tokens > plan.budget:
             return "token_budget", tokens, plan.budget
         whole = self.config.admission == "whole"
-        end = cached + (missing if whole else min(missing, plan.budget))
+        end = cached + (missing if whole else min(missing, plan.budget, plan.longest))
         need = -(-end // self.config.block_size) - len(match.blocks)
         have = self.cache.num_available_blocks_beside(match)
+        if self.running:
+            have -= self._watermark_blocks
         if need > have:
             return "whole_sequence" if whole else "no_free_blocks", need, have
         if not self.config.preemption:
@@ -332,7 +348,7 @@ class Scheduler:
             self.cache.tiers.fetch(request)
         if not resumed and self.on_served is not None:
             self.on_served(request, request.num_uncomputed_tokens, 0)
-        count = min(request.num_uncomputed_tokens, plan.budget)
+        count = min(request.num_uncomputed_tokens, plan.budget, plan.longest)
         copies = self.cache.allocate_slots(request, count)
         assert copies is not None, "an admitted request's first chunk fits"
         self._add_row(plan, request, count, copies)
