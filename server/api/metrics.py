@@ -76,6 +76,14 @@ def _finished(bridge: Bridge) -> dict[tuple[str, ...], float]:
     return {(reason,): total for reason, total in bridge.window.measures.finished.items()}
 
 
+def _waited(bridge: Bridge) -> dict[tuple[str, ...], float]:
+    return {(cause,): us / 1e6 for cause, us in bridge.window.measures.causes.waited.items()}
+
+
+def _missed(bridge: Bridge) -> dict[tuple[str, ...], float]:
+    return {(cause,): count for cause, count in bridge.window.measures.causes.missed.items()}
+
+
 def _measured(name: str) -> Callable[[Bridge], Any]:
     return lambda bridge: getattr(bridge.window.measures, name)
 
@@ -167,6 +175,26 @@ METRICS = [
         "underglass:trace_failed",
         "1 if an error has stopped the writing of the trace file, else 0.",
         lambda b: bool(b.trace_error),
+    ),
+    Declared(
+        _COUNTER,
+        "underglass:request_wait_seconds",
+        "Seconds that requests waited, added up over the requests.",
+        _waited,
+        ("cause",),
+    ),
+    Declared(
+        _COUNTER,
+        "underglass:recomputed_tokens",
+        "Tokens that were computed again because of preemptions.",
+        lambda b: b.window.measures.causes.recomputed,
+    ),
+    Declared(
+        _COUNTER,
+        "underglass:prefix_cache_missed_tokens",
+        "Prompt tokens that were looked up in the prefix cache and not found.",
+        _missed,
+        ("cause",),
     ),
     *(
         Declared(kind, f"vllm:{name}", help, _measured(measure))

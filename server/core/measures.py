@@ -24,6 +24,7 @@ from engine.core.log.vocabulary import (
     StepStarted,
 )
 from engine.simulation.latencies import Latencies
+from server.core.causes import Causes
 
 # vLLM's bucket limits in seconds (`vllm/v1/metrics/loggers.py`), plus smaller ones, because a small
 # model computes a token in a millisecond.
@@ -95,6 +96,7 @@ class Measures:
     finished      number of requests by finish reason; each sample counts as one
     deferred      ids of the requests that the policy deferred in the last step
     recent_steps  (tokens, microseconds) of each of the last steps
+    causes        why requests waited, what was computed twice, and why hits were not longer
 
     `ttft`, `itl` and `queue` are observed when they are known; the other values of a request when it
     ends with "stop" or "length". Each sample counts as a request, but `longest_output`, `request_n` and
@@ -125,6 +127,7 @@ class Measures:
         self.request_preemptions = Histogram(_PREEMPTIONS)
         self.step_tokens = Histogram(_STEP_TOKENS)
         self.recent_steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)
+        self.causes = Causes()
         self._latencies = Latencies()
         self._step = 0
         self._scheduled: dict[int, int] = {}  # unfinished step -> tokens
@@ -136,6 +139,7 @@ class Measures:
 
     def apply(self, event: Event) -> None:
         """Count an event."""
+        self.causes.apply(event)
         # Not isinstance: a negative answer takes several times as long for msgspec's structs.
         if type(event) is RunStarted:
             self._block_size = event.settings["block_size"]

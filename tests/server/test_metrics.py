@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,8 +12,9 @@ from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.core.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
+from server.core.causes import Causes
 from server.core.measures import Measures
-from tests.engine.workloads import TOKENIZER, next_token
+from tests.engine.workloads import TOKENIZER, next_token, random_log
 from tests.server.harness import Caller, fetch, metrics, post, start, trace, watch
 from visualizer import read
 
@@ -102,6 +102,7 @@ def test_the_names_are_those_of_vllm(url):
         expected |= {"le"} if name.endswith("_bucket") else set()
         expected |= {"finished_reason"} if name == "vllm:request_success_total" else set()
         if name not in ("vllm:cache_config_info", "vllm:num_requests_waiting_by_reason"):
+            expected |= present & {"cause"} if name.startswith("underglass:") else set()
             assert present == expected, name
 
 
@@ -192,10 +193,49 @@ def test_requests_that_the_policy_defers_are_counted_apart():
     assert measures.deferred == {second}
 
 
+CAUSE = {
+    **dict.fromkeys(("first", "differs", "shorter", "other_key"), "never_computed"),
+    **{"whole": "last_tokens", "computing": "computing", "evicted": "lost"},
+}
+
+
+def test_causes_are_those_of_the_board(first_seed, soak):
+    told = Counter[str]()
+    for seed in range(first_seed, first_seed + (2_000 if soak else 40)):
+        log, causes = random_log(seed, may_be_async=True), Causes()
+        for event in log:
+            before = Counter(causes.missed)
+            causes.apply(event)
+            if type(event) is not v.Admitted or event.resumed or log.of(v.PrefixAdopted):
+                continue
+            missed = causes.missed - before
+            told += missed
+            why, arrived = read(log).why_missed(event.request), by_id(log)[event.request]
+            assert missed.total() in (0, len(arrived.prompt) - why.found)
+            assert CAUSE.get(why.kind, "") in ("", *missed), (seed, event.request, why)
+        regimes = read(log).regimes
+        assert +causes.waited == sum((Counter(one.waited) for one in regimes), Counter())
+        assert causes.recomputed == sum(regimes.columns.steps.again)
+        told += causes.waited + Counter(recomputed=causes.recomputed)
+    kinds = (
+        "recomputed",
+        "preempted",
+        "no_free_blocks",
+        "scored",
+        *{*CAUSE.values()} - {"computing"},
+    )
+    assert min(told[kind] for kind in kinds) > 0, told
+
+
+def by_id(log: EventLog) -> dict[int, v.RequestArrived]:
+    return {event.request: event for event in log.of(v.RequestArrived)}
+
+
 def test_what_has_ended_is_forgotten(measured):
     _, log = measured
     measures = Measures()
     for event in log:
         measures.apply(event)
-    kept: list[Any] = [measures._samples, measures._admitted, measures._scheduled]
+    causes, kept = measures.causes, [measures._samples, measures._admitted, measures._scheduled]
+    kept += [causes._samples, causes._waiting, causes._away, causes._steps, causes._computing]
     assert not any(kept)
