@@ -22,6 +22,7 @@ _MODULES = {
     "gateway": "aiohttp",
     "cluster": "ray",
     "kv-events": "zmq",
+    "spans": "opentelemetry",
     "pictures": "playwright",
 }
 EXTRA_OF = {module: extra for extra, modules in _MODULES.items() for module in modules.split()}

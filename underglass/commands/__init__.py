@@ -17,6 +17,7 @@ from underglass.commands.listen import listen
 from underglass.commands.open import open_logs
 from underglass.commands.options import fail
 from underglass.commands.serve import serve
+from underglass.commands.spans import spans
 from underglass.commands.sweep import sweep
 from underglass.commands.tell import tell_me
 from underglass.commands.what_if import what_if
@@ -135,6 +136,10 @@ app.command(
 )(tell_me)
 app.command(cls=SectionedCommand, short_help="Ask a log why a request was slow.")(why)
 
+app.command(
+    cls=SectionedCommand,
+    short_help="Send where requests' time went to a tracing tool, as OpenTelemetry spans.",
+)(spans)
 app.command(cls=SectionedCommand, short_help="Say how many users fit beside a model's weights.")(kv)
 app.command(
     name="index",

@@ -43,6 +43,11 @@ class Collector:
         """The last step that began."""
         return self._steps.step
 
+    @property
+    def oldest(self) -> int:
+        """How many steps had finished when the oldest request arrived that was not given away."""
+        return self._requests.oldest
+
     def apply(self, event: v.Event) -> None:
         """Fold the next event. Raises LogError if it does not fit what came before."""
         kind, seq = type(event), self.state.seq + 1
@@ -64,7 +69,16 @@ class Collector:
         """Return what can no longer change and was not returned before; at the end, all of it."""
         facts: list[Fact] = [*self._steps.take(is_end=is_end), *self._passes.take()]
         facts += self._requests.take(is_end=is_end)
-        return [*facts, self._whole()] if is_end else facts
+        return [*facts, self.run()] if is_end else facts
+
+    def run(self) -> Run:
+        """Return what is known of the whole log so far."""
+        state, run = self.state, self._run
+        run.settings, run.classes, run.source = state.settings, state.classes, state.source
+        run.expert_loads = [packed(layer) for layer in state.expert_loads]
+        run.causes, run.has_times = self._steps.causes, self._passes.has_times
+        run.pauses = [*self._passes.paused.intervals]
+        return run
 
     def slice(self) -> Slice:
         """Return the state without its tokens."""
@@ -88,14 +102,6 @@ class Collector:
 
     def _rejoined(self, event: v.Keyframe) -> None:
         self._run.first_seq, self._run.steps_before = event.seq, self.state.step
-
-    def _whole(self) -> Run:
-        state, run = self.state, self._run
-        run.settings, run.classes, run.source = state.settings, state.classes, state.source
-        run.expert_loads = [packed(layer) for layer in state.expert_loads]
-        run.causes, run.has_times = self._steps.causes, self._passes.has_times
-        run.pauses = [*self._passes.paused.intervals]
-        return run
 
 
 def _by_kind(parts: list[Handlers]) -> dict[type[v.Event], list[Callable[[Any], None]]]:

@@ -41,6 +41,11 @@ class RequestFacts:
             v.Admitted: lambda event: self._take_lane(self._requests[event.request]),
         }
 
+    @property
+    def oldest(self) -> int:
+        """How many steps had finished when the oldest request arrived that may change."""
+        return min((one.begins_at for one in self._requests.values()), default=self._passes.count)
+
     def take(self, *, is_end: bool) -> list[Request]:
         """Return the requests that can no longer change and were not returned; at the end, all."""
         ended, oldest = self._ended, self._steps.oldest

@@ -3,11 +3,12 @@
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from statistics import median_low
-from typing import Any
+from typing import Any, Literal, Self
 
 from engine.core.log import EventLog
+from engine.simulation.latencies import PausedTime
 from visualizer.indexed import facts
-from visualizer.indexed.known import known_of
+from visualizer.indexed.known import Known, known_of
 
 _ROWS = {"prefill", "catchup", "decode"}
 _NEIGHBOURS = 3  # decode-only steps before and after a step that its decodes are compared with
@@ -77,6 +78,7 @@ class Life:
     found        tokens found in the cache then
     adopted      how many of these another replica computed, and which one
     short        the first step in which only memory kept it out, and how many blocks were missing
+    output_tokens   of it alone, not of the request that it forked off from
     """
 
     id: int
@@ -94,6 +96,7 @@ class Life:
     found: int | None = None
     adopted: tuple[int, str] = (0, "")
     short: tuple[int, int] | None = None
+    output_tokens: int = 0
     work: dict[int, Work] = field(default_factory=dict)
     absences: list[Absence] = field(default_factory=list)
 
@@ -106,18 +109,38 @@ class Records:
 
     unit    "us", or "steps" if the log was saved without times: then each step takes 1
     source  of the log, as in run_started
-    labels  of all requests, in order of appearance
     """
 
-    def __init__(self, log: EventLog) -> None:
-        known = known_of(log, facts.Finished, facts.Request)
-        self.unit, self.paused, self.source = known.unit, known.paused, known.run.source
+    def __init__(self) -> None:
+        self.unit: Literal["us", "steps"] = "us"
+        self.paused = PausedTime()
+        self.source: dict[str, Any] = {}
         self.steps: list[Step] = []
+        self._requests: dict[int, facts.Request] = {}
+
+    @classmethod
+    def of(cls, log: EventLog) -> Self:
+        """Return the records of a whole log."""
+        known, records = known_of(log, facts.Finished, facts.Request), cls()
+        records.add(known)
+        infer_others_prefill(records.steps)
+        return records
+
+    @property
+    def labels(self) -> dict[int, str]:
+        """The label of each request."""
+        return {one.id: one.label for one in self._requests.values()}
+
+    def add(self, known: Known) -> None:
+        """Add the steps and the requests that are known."""
+        self.unit, self.paused, self.source = known.unit, known.paused, known.run.source
         for done in known.finished:
             self._add_steps(done)
-        infer_others_prefill(self.steps)
-        self._requests = {one.id: one for one in known.requests}
-        self.labels = {one.id: one.label for one in known.requests}
+        self._requests |= {one.id: one for one in known.requests}
+
+    def forget(self, request: int) -> None:
+        """Forget a request."""
+        del self._requests[request]
 
     def _add_steps(self, done: facts.Finished) -> None:
         for i, number in enumerate(done.number):
@@ -148,6 +171,7 @@ class Records:
             ends_at=known.ends_at,
             first_token=known.first_token,
             short=known.shortfall,
+            output_tokens=len(known.token_steps),
         )
         if known.forked is not None:
             life.forked, life.parent = known.forked

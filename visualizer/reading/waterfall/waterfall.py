@@ -115,7 +115,7 @@ class Waterfall:
     """
 
     def __init__(self, log: "EventLog") -> None:
-        self._records = Records(log)
+        self._records = Records.of(log)
         self.unit = self._records.unit
         self._known: dict[int, RequestTime] = {}
         self.names = unique_names(self._records.labels)
@@ -123,10 +123,10 @@ class Waterfall:
     @property
     def requests(self) -> list[int]:
         """The ids of all requests, in order of appearance."""
-        return list(self._records.labels)
+        return list(self.names)
 
     def __len__(self) -> int:
-        return len(self._records.labels)
+        return len(self.names)
 
     def __getitem__(self, request: int) -> RequestTime:
         """Return the time of a request. Raises KeyError if the log does not have it."""
@@ -134,7 +134,7 @@ class Waterfall:
             life = self._records.life(request)
             if life is None:
                 raise KeyError(f"request: {request!r} is not in this log")
-            self._known[request] = self._time_of(life)
+            self._known[request] = time_of(self._records, life, self.names)
         return self._known[request]
 
     def __iter__(self) -> Iterator[RequestTime]:
@@ -171,17 +171,19 @@ class Waterfall:
 
         return picture(list(self), len(self), str(self))
 
-    def _time_of(self, life: Life) -> RequestTime:
-        spans, first = spans_of(self._records, life), life.first_token
-        return RequestTime(
-            request=life.id,
-            name=self.names[life.id],
-            unit=self.unit,
-            arrived=life.arrived,
-            spans=spans,
-            first_token=None if first is None else self._records.steps[first].end,
-            reason=life.reason,
-            life=life,
-            names=self.names,
-            source=self._records.source,
-        )
+
+def time_of(records: Records, life: Life, names: dict[int, str]) -> RequestTime:
+    """Return the time of a request; `names` has its name, and those that its words need."""
+    first = life.first_token
+    return RequestTime(
+        request=life.id,
+        name=names[life.id],
+        unit=records.unit,
+        arrived=life.arrived,
+        spans=spans_of(records, life),
+        first_token=None if first is None else records.steps[first].end,
+        reason=life.reason,
+        life=life,
+        names=names,
+        source=records.source,
+    )

@@ -1,0 +1,1 @@
+"""`underglass spans`: the waterfall of each request, as OpenTelemetry spans for tracing tools."""

@@ -1,0 +1,71 @@
+"""The times of requests that have ended, of a log that grows, in memory that does not grow with it.
+
+`read(log).waterfall` has the same of a whole log. While a run goes on, the part of a decode that is due
+to others' prefill is inferred from the steps up to now, so it may differ a little.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from engine.core.log.vocabulary import Event
+from visualizer.indexed.collector import Collector
+from visualizer.indexed.known import Known
+from visualizer.reading.waterfall.records import Records, Step, infer_others_prefill
+from visualizer.reading.waterfall.waterfall import RequestTime, time_of
+
+_NEAR = 1000  # steps before a new one that its decodes may be compared with
+
+
+class EndedRequests:
+    """The requests of one run."""
+
+    def __init__(self) -> None:
+        self._collector = Collector()
+        self._records = Records()
+        self._records.steps = self._steps = _Latest()
+
+    def take(self, events: Iterable[Event]) -> Iterator[RequestTime]:
+        """Add the events that follow, and yield the requests that have ended and cannot change.
+
+        Raises LogError for an event that does not fit those before it.
+        """
+        for event in events:
+            self._collector.apply(event)
+        yield from self._ended(is_end=False)
+
+    def end(self) -> Iterator[RequestTime]:
+        """Yield the requests whose end was the last that the log has."""
+        yield from (one for one in self._ended(is_end=True) if one.reason is not None)
+
+    def _ended(self, *, is_end: bool) -> Iterator[RequestTime]:
+        oldest, before = self._collector.oldest, len(self._steps)
+        known = Known([*self._collector.facts(is_end=is_end), self._collector.run()])
+        self._records.add(known)
+        infer_others_prefill(self._steps.since(before - _NEAR))
+        for one in known.requests:
+            life = self._records.life(one.id)
+            assert life is not None
+            yield time_of(self._records, life, {one.id: one.label or f"r{one.id}"})
+            self._records.forget(one.id)
+        self._steps.drop(min(oldest, len(self._steps) - _NEAR))
+
+
+class _Latest(list[Step]):
+    """The last steps, by their indexes among all."""
+
+    first = 0
+
+    def __len__(self) -> int:
+        return self.first + super().__len__()
+
+    def __getitem__(self, index: int) -> Step:  # type: ignore[override]
+        return super().__getitem__(index - self.first)
+
+    def since(self, index: int) -> list[Step]:
+        """The steps from an index on, as far as they are kept."""
+        return super().__getitem__(slice(max(0, index - self.first), None))
+
+    def drop(self, index: int) -> None:
+        """Forget the steps before an index."""
+        if index > self.first:
+            del self[: index - self.first]
+            self.first = index

@@ -1,0 +1,71 @@
+"""Cut the time of a request into the phases that tracing tools show, each with the causes of its time.
+
+queue      from its arrival to its first forward pass
+prefill    to its first token
+decode     to its end
+preempted  between being preempted and the next forward pass; the phase before goes on after it
+
+A phase adds up the waterfall's spans: one decode of a thousand steps is one phase, not a thousand
+spans. Its causes are those of the waterfall, so a trace, the board and `why` give the same numbers.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+from visualizer.reading.waterfall.spans import Span
+from visualizer.reading.waterfall.waterfall import RequestTime
+
+PhaseName = Literal["queue", "prefill", "decode", "preempted"]
+# Others that a phase names: the ones that it waited behind the longest.
+MOST_LINKS = 8
+
+
+@dataclass
+class Phase:
+    """A phase of a request. Times are microseconds since the run started.
+
+    causes   time by cause; they add up to its length
+    about    time by request: that it waited behind, or, if it is `preempted`, that needed its blocks
+    steps    number of the engine's steps that it spans
+    """
+
+    name: PhaseName
+    start: int
+    end: int
+    causes: Counter[str] = field(default_factory=Counter)
+    about: Counter[int] = field(default_factory=Counter)
+    first_step: int = 0
+    last_step: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Number of the engine's steps that it spans."""
+        return self.last_step - self.first_step + 1
+
+    def add(self, span: Span) -> None:
+        """Add the span that follows."""
+        self.end = span.end
+        self.causes[span.cause] += span.duration
+        self.last_step = span.step
+        if span.about is not None:
+            self.about[span.about] += span.duration
+
+
+def phases_of(time: RequestTime) -> list[Phase]:
+    """Return the phases of a request, in order and without a gap; [] if it has no time at all."""
+    phases: list[Phase] = []
+    work = time.life.work
+    for span in time.spans:
+        if span.cause == "preempted":
+            name: PhaseName = "preempted"
+        elif time.first_token is not None and span.start >= time.first_token:
+            name = "decode"
+        elif span.step in work or (phases and phases[-1].name != "queue"):
+            name = "prefill"
+        else:
+            name = "queue"
+        if not phases or phases[-1].name != name:
+            phases.append(Phase(name, span.start, span.end, first_step=span.step))
+        phases[-1].add(span)
+    return phases
