@@ -16,6 +16,7 @@ from underglass.commands.lab import lab
 from underglass.commands.listen import listen
 from underglass.commands.open import open_logs
 from underglass.commands.options import fail
+from underglass.commands.report import report
 from underglass.commands.serve import serve
 from underglass.commands.spans import spans
 from underglass.commands.sweep import sweep
@@ -136,6 +137,7 @@ app.command(
 )(tell_me)
 app.command(cls=SectionedCommand, short_help="Ask a log why a request was slow.")(why)
 
+app.command(cls=SectionedCommand, short_help="Write one page about a run, for a ticket.")(report)
 app.command(
     cls=SectionedCommand,
     short_help="Send where requests' time went to a tracing tool, as OpenTelemetry spans.",

@@ -66,16 +66,46 @@ def picture(times: Sequence["RequestTime"], count: int, words: str) -> str:
     longest = max((time.total for time in shown), default=0)
     if not longest:
         return f"<pre>{html.escape(words)}</pre>"
-    scale = (_WIDTH - _NAME - _END) / longest
-    rows = [_row(time, index * _PITCH, scale) for index, time in enumerate(shown)]
     more = f"<p>and {count - len(shown)} more requests</p>" if count > len(shown) else ""
     used = [cause for cause in CAUSES if any(cause in time.by_cause for time in shown)]
     return (
         f'<div class="ug-waterfall"><style>{_style()}</style><p>{"".join(map(_key, used))}</p>'
-        f'<svg viewBox="0 0 {_WIDTH} {_PITCH * len(shown)}" width="{_WIDTH}" role="img" '
-        f'aria-label="Where the time of {len(shown)} requests went">{_HATCH}{"".join(rows)}</svg>'
-        f"{more}<pre>{html.escape(words)}</pre></div>"
+        f"{_svg(shown, 0)}{more}<pre>{html.escape(words)}</pre></div>"
     )
+
+
+def bars(times: Sequence["RequestTime"]) -> str:
+    """Return an SVG that stands alone: the bars of `times` on one scale, and a key below them."""
+    used = [cause for cause in CAUSES if any(cause in time.by_cause for time in times)]
+    key, rows = svg_key(used, 0, _PITCH * len(times) + 22, _WIDTH)
+    return _svg(times, 12 + 18 * rows, f"<style>{_style()}</style>{key}", ' class="ug-waterfall"')
+
+
+def _svg(times: Sequence["RequestTime"], room: int, more: str = "", attributes: str = "") -> str:
+    """Draw bars, and leave room for something below."""
+    scale = (_WIDTH - _NAME - _END) / max([1, *(time.total for time in times)])
+    rows = "".join(_row(time, index * _PITCH, scale) for index, time in enumerate(times))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg"{attributes} '
+        f'viewBox="0 0 {_WIDTH} {_PITCH * len(times) + room}" width="{_WIDTH}" role="img" '
+        f'aria-label="Where the time of {len(times)} requests went">{more}{_HATCH}{rows}</svg>'
+    )
+
+
+def svg_key(causes: Sequence[str], left: int, y: int, width: int) -> tuple[str, int]:
+    """Return the key of some causes for an SVG, and how many rows of 18 it has."""
+    said, x, rows = [], left, 1
+    for cause in causes:
+        name = cause_name(cause)
+        if x + 24 + 7 * len(name) > width:
+            x, rows = left, rows + 1
+        at = y + 18 * (rows - 1)
+        said.append(
+            f'<rect class="{cause}" x="{x}" y="{at - 9}" width="12" height="10"/>'
+            f'<text x="{x + 17}" y="{at}">{html.escape(name)}</text>'
+        )
+        x += 31 + 7 * len(name)
+    return "".join(said), rows
 
 
 def _row(time: "RequestTime", top: int, scale: float) -> str:
@@ -141,7 +171,8 @@ def _style() -> str:
 
     jupyter = "body[data-jp-theme-light={}] "
     return (
-        ".ug-waterfall svg{max-width:100%;height:auto;font:12px Arial,'Liberation Sans',sans-serif}"
+        ".ug-waterfall:is(svg,:has(svg)){font:12px Arial,'Liberation Sans',sans-serif}"
+        ".ug-waterfall svg{max-width:100%;height:auto}"
         ".ug-waterfall pre{font:12px/1.5 Menlo,Consolas,'Liberation Mono',monospace}"
         ".ug-waterfall text,.ug-waterfall .first{fill:currentColor}"
         ".ug-waterfall span{margin-right:12px;font-size:12px;white-space:nowrap}"

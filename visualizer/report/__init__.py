@@ -1,0 +1,3 @@
+"""`underglass report`: one page about a run for a ticket, as HTML or Markdown."""
+
+from visualizer.report.report import report as report

@@ -1,0 +1,193 @@
+"""A report of a run: what limited it, since when, the slowest requests, what would have helped."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.cluster.cluster_log import ClusterLog
+from engine.core.config import ConfigError
+from engine.core.log import EventLog, LogError
+from engine.core.log import vocabulary as v
+from engine.simulation.study import Study, study
+from visualizer.indexed.facts import Finished, Plans, Request
+from visualizer.indexed.known import known_of
+from visualizer.reading.reading import read
+from visualizer.reading.regimes import regimes_of
+from visualizer.reading.summary import percentiles_text, summary
+from visualizer.reading.waterfall import Waterfall
+from visualizer.reading.waterfall.picture import bars
+from visualizer.reading.waterfall.words import headline, helped, in_words
+from visualizer.report.blocks import Block, Heading, Picture, Table, Text
+from visualizer.report.timeline import timeline
+
+SLOWEST = 10
+# By the cause that requests wait for: the setting that gives them more of it.
+_REMEDY = {
+    "batch_full": "max_batch_size",
+    "token_budget": "token_budget",
+    **dict.fromkeys(
+        ("no_free_blocks", "whole_sequence", "reserved_blocks", "after_preemption", "preempted"),
+        "max_kv_tokens",
+    ),
+}
+_LEAST = 0.1  # of all waiting: a cause of less is not worth a remedy
+
+
+def report(log: EventLog | ClusterLog, name: str, *, replays: bool = True) -> list[Block]:
+    """Return a report of a run; of a cluster, the sections of each replica's runs follow each other.
+
+    name     of the log, for the title
+    replays  whether to replay the run with other settings, which takes as long as `what-if`
+    """
+    if isinstance(log, EventLog):
+        return [Heading(f"What happened in {name}", 1), *_Report(log).blocks(replays=replays)]
+    blocks: list[Block] = [
+        Heading(f"What happened in {name}", 1),
+        Text(read(log).regimes.sentence),
+        _facts(summary(log).split("\n\n")[0]),
+    ]
+    for part in log.parts:
+        blocks.append(Heading(f"Replica {part.name}"))
+        for block in _Report(part.log).blocks(replays=False):
+            below = isinstance(block, Heading)
+            blocks.append(Heading(block.text, 3) if below else block)  # type: ignore[union-attr]
+    return blocks
+
+
+def _facts(text: str) -> Table:
+    """The lines of a summary: a word, and what it says."""
+    rows = [[line[:13].strip(), line[13:]] for line in text.splitlines() if line[:13].strip()]
+    return Table([["", ""], *(row for row in rows if row[0] != "limit")], words=(0, 1))
+
+
+class _Report:
+    """A report of one engine's log."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._known = known_of(log, Finished, Plans, Request)
+        self._regimes = regimes_of(log, self._known)
+        self._waterfall: Waterfall = read(log).waterfall
+
+    def blocks(self, *, replays: bool) -> Iterator[Block]:
+        """Yield the parts of the report."""
+        yield Text(self._regimes.sentence)
+        yield _facts(summary(self._log))
+        has_picture = self._known.unit == "us" and len(self._regimes) > 0
+        if has_picture:
+            shows = "The run over time: requests that wait, by cause; seats; KV blocks; preemptions"
+            yield Picture("timeline", shows, timeline(self._regimes, self._known))
+        yield from self._began()
+        yield from self._slowest()
+        if replays:
+            yield from self._remedies()
+
+    def _began(self) -> Iterator[Block]:
+        """When the limit began, and what it did to the requests that arrived then."""
+        if not self._regimes.limit:
+            return
+        yield Heading("When it began")
+        first, last = self._regimes.limit[0], self._regimes.limit[-1]
+        starts, ends = self._at(first.first, is_start=True), self._at(last.last)
+        yield Text(
+            f"{self._clock(starts)}, with step {first.first:,}, and it ended with step {last.last:,}, "
+            f"{in_words(int(ends - starts), self._waterfall.unit)} later."
+        )
+        times = [one for one in self._waterfall if one.ttft is not None and one.arrived is not None]
+        rows = [["requests that arrived", "number", "TTFT"]]
+        for words, begin, end in (
+            ("before", float("-inf"), starts),
+            ("meanwhile", starts, ends),
+            ("after", ends, float("inf")),
+        ):
+            values = [one.ttft for one in times if begin <= one.arrived < end]  # type: ignore[operator]
+            if values:
+                rows.append([words, f"{len(values):,}", self._percentiles(values)])
+        yield Table(rows, words=(0, 2))
+        yield Table(
+            [
+                ["steps", "what limited them", "waited", "in words"],
+                *(
+                    [
+                        f"{one.first:,} to {one.last:,}",
+                        one.kind,
+                        in_words(one.waited_in_all, self._waterfall.unit),
+                        one.words,
+                    ]
+                    for one in self._regimes
+                ),
+            ],
+            words=(0, 1, 3),
+        )
+
+    def _slowest(self) -> Iterator[Block]:
+        times = [one for one, _ in zip(self._waterfall, range(SLOWEST), strict=False) if one.total]
+        if not times:
+            return
+        yield Heading(
+            f"The {len(times)} slowest requests" if len(times) > 1 else "The slowest request"
+        )
+        yield Picture("slowest", "Where the time of the slowest requests went", bars(times))
+        for one in times:
+            advice = helped(one)
+            yield Text(f"{headline(one)} {advice}{'.' * bool(advice)}".strip())
+
+    def _remedies(self) -> Iterator[Block]:
+        """Replays with twice of what requests waited for."""
+        settings = self._regimes.columns.settings
+        waited = self._regimes.waited
+        names = {
+            _REMEDY[cause]: [settings[_REMEDY[cause]], 2 * settings[_REMEDY[cause]]]
+            for cause, time in sorted(waited.items(), key=lambda item: -item[1])
+            if cause in _REMEDY and time >= _LEAST * sum(waited.values())
+        }
+        if not names:
+            return
+        yield Heading("What would have helped")
+        try:
+            answer = study(self._log, names)
+        except (LogError, ConfigError, ValueError) as error:
+            yield Text(f"This log cannot be replayed with other settings: {error}")
+            return
+        yield Text(
+            "Replays of the same arrivals with twice of what requests waited for. A change that is "
+            "not larger than the error beside it is marked with ~."
+        )
+        yield _table(answer, names)
+        for sentence in answer.statements()[:-1]:
+            yield Text(sentence)
+
+    def _at(self, number: int, *, is_start: bool = False) -> float:
+        """When a step ended, or when it started, in the log's unit."""
+        steps, at = self._regimes.columns.steps, 0
+        for done in self._known.finished:
+            for one, end in zip(done.number, done.end, strict=True):
+                if one == number:
+                    after = end if self._known.unit == "us" and end is not None else at + 1
+                    return after - steps.busy[at] * is_start
+                at += 1
+        raise LookupError(number)
+
+    def _clock(self, time: float) -> str:
+        """Say when something was: by the clock of this world, if the log has it."""
+        since = f"{in_words(int(time), self._waterfall.unit)} after the run began"
+        began = next((one.t.get("unix_us") for one in self._log.of(v.RunStarted)), None)
+        if began is None or self._known.unit != "us":
+            return f"It began {since}"
+        moment = datetime.fromtimestamp((began + time) / 1e6, UTC)
+        return f"It began on {moment:%Y-%m-%d at %H:%M:%S} UTC, {since}"
+
+    def _percentiles(self, values: list[Any]) -> str:
+        if self._waterfall.unit == "us":
+            return percentiles_text([one / 1000 for one in values])
+        return f"{min(values)} to {max(values)} steps"
+
+
+def _table(answer: Study, names: dict[str, list[Any]]) -> Table:
+    """The table of a study, without the run in which all settings are unchanged."""
+    unchanged = " ".join(f"{name}={values[0]}" for name, values in names.items())
+    heads, *rows = answer.table()
+    kept = [at for at, head in enumerate(heads) if head != unchanged]
+    changed = {f"{name}={values[0]}": "" for name, values in names.items()}
+    words = [" ".join(one for one in heads[at].split() if one not in changed) or "" for at in kept]
+    return Table([[*(words)], *([row[at] for at in kept] for row in rows)])
