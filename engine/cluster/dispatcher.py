@@ -60,6 +60,7 @@ class Dispatcher:
         self.log = log
         self.replicas: dict[str, Replica] = {}
         self._timer = timer
+        self._loads: dict[str, int] = {}  # requests in flight, by replica
         self._live: dict[int, _Live] = {}
         name, options = described(router if isinstance(router, Router) else self.router)
         log.append(ClusterStarted(CLUSTER_SCHEMA_VERSION, name, options, {"unix_us": unix_us}))
@@ -81,7 +82,7 @@ class Dispatcher:
         """Add a replica. `ReplicaJoined` describes the last five arguments."""
         t = {"at": now_us, "offset": offset, "rtt": rtt}
         self.log.append(ReplicaJoined(replica, url, role, run, t))
-        self.replicas[replica] = Replica(replica)
+        self.replicas[replica], self._loads[replica] = Replica(replica), 0
         self.router.on_joined(replica, block_size)
 
     def leave(self, replica: str, why: str, now_us: int) -> list[int]:
@@ -94,7 +95,7 @@ class Dispatcher:
         ]
         for request in affected:
             self.lost(request, now_us)
-        del self.replicas[replica]
+        del self.replicas[replica], self._loads[replica]
         self.router.on_left(replica)
         return affected
 
@@ -126,9 +127,10 @@ class Dispatcher:
         Raises NoReplicaError if none of the replicas is alive, and RouterError for a mistake of a
         learner's router.
         """
-        candidates = list(self.replicas.values())
+        candidates, loads = list(self.replicas.values()), self._loads.copy()
         if among is not None:
             candidates = [replica for replica in candidates if replica.id in among]
+            loads = {replica.id: replica.in_flight for replica in candidates}
         if not candidates:
             names = "" if among is None else f" of {', '.join(sorted(among))}"
             raise NoReplicaError(f"request {request} cannot be routed: no replica{names} is alive")
@@ -152,7 +154,7 @@ class Dispatcher:
                 reason=decision.reason,
                 prompt=len(tokens) - output,
                 hits=decision.hits,
-                loads={replica.id: replica.in_flight for replica in candidates},
+                loads=loads,
                 scores=decision.scores,
                 terms=decision.terms,
                 ties=decision.ties,
@@ -160,7 +162,7 @@ class Dispatcher:
                 t=t,
             )
         )
-        self.replicas[decision.replica].in_flight += 1
+        self._count(decision.replica, 1)
         self.router.on_routed(request, tokens, decision.replica, now_us)
         return decision
 
@@ -187,7 +189,7 @@ class Dispatcher:
             return
         if not live.is_lost:
             live.is_lost = True
-            self.replicas[live.replica].in_flight -= 1
+            self._count(live.replica, -1)
             self.router.on_ended(request, now_us)
         if not again:
             del self._live[request]
@@ -197,5 +199,9 @@ class Dispatcher:
         """Note that a request ended, for whatever reason. Only the first call counts."""
         live = self._live.pop(request, None)
         if live is not None and not live.is_lost:
-            self.replicas[live.replica].in_flight -= 1
+            self._count(live.replica, -1)
             self.router.on_ended(request, now_us)
+
+    def _count(self, replica: str, requests: int) -> None:
+        self.replicas[replica].in_flight += requests
+        self._loads[replica] += requests

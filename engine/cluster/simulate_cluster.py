@@ -37,6 +37,7 @@ from engine.core.config import EngineConfig, checked
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import Event
 from engine.core.loop import StepOutput
+from engine.extensions.prefix_keys import keyed
 from engine.extensions.resumption import Begun
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner, VirtualClock
 from engine.simulation.simulate import ReplayEngine, at_us
@@ -274,7 +275,9 @@ class _Cluster:
         """Ask the router for one of the replicas with a role; without roles, of all."""
         live = self._live[request]
         one, among = live.arrival, None if self._roles is None else self._among(role)
-        tokens, output = [*one.prompt, *live.output], len(live.output)
+        tokens, output = one.keyed_prompt, len(live.output)
+        if output:
+            tokens = keyed([*one.prompt, *live.output], one.extra_key)
         decision = self._dispatcher.route(
             request, tokens, one.label, self._now, among=among, output=output
         )

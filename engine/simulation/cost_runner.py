@@ -294,8 +294,10 @@ def accept_drafts(row: Row, next_token: Callable[[list[int]], int]) -> Sampled:
     A machine without a model honours a grammar, too: where it forbids the next token, the next higher
     allowed id takes its place.
     """
-    ids, masks = list[int](), list[TokenMask]()
     constraint = row.request.constraint
+    if constraint is None and not row.drafts:
+        return Sampled([next_token([])], [0.0])
+    ids, masks = list[int](), list[TokenMask]()
     for draft in [*row.drafts, None]:
         wanted = token = next_token(ids)
         if constraint is not None:

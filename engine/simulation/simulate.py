@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from engine.core.byte_tokenizer import ByteTokenizer
@@ -29,7 +30,6 @@ from engine.simulation.workload import (
 )
 
 _Input = TypeVar("_Input", bound=Input)
-_ASCII = [chr(one) for one in range(128)]
 _TAIL = 8  # the last tokens of a prompt, in which a character may have begun
 UNKNOWN_TEXT = "\u00b7"  # shown for a token that is not in the log
 
@@ -172,7 +172,8 @@ class ReplayEngine(Engine):
         if not isinstance(self.tokenizer, _LogTokenizer):
             end = request.prompt_length
             detokenizer = self.tokenizer.detokenizer(request.tokens[max(end - _TAIL, 0) : end])
-        return OutputProcessor(request, detokenizer, lambda: _LogTool(request, answer))
+        tool = partial(_LogTool, request, answer) if answer.forced else None
+        return OutputProcessor(request, detokenizer, tool)
 
 
 class _Letters(ByteTokenizer):
@@ -180,9 +181,10 @@ class _Letters(ByteTokenizer):
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer`."""
-        if max(ids, default=0) < len(_ASCII):
-            return [_ASCII[one] for one in ids]
-        return super().pieces(ids)
+        try:
+            return list(bytes(ids).decode("ascii"))
+        except ValueError:
+            return super().pieces(ids)
 
 
 class _LogDetokenizer:

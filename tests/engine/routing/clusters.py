@@ -82,9 +82,9 @@ def inputs(draw: st.DrawFn, gap_ms: st.SearchStrategy[float]) -> list[Input]:
                 max_tokens=draw(st.integers(1, 6)), n=draw(st.sampled_from([1, 1, 1, 3]))
             )
             length = draw(st.integers(1, params.max_tokens))
-            made.append(
-                Arrival(at_ms=at, prompt=prefix + own, params=params, answers={0: Answer(length)})
-            )
+            one = Arrival(at_ms=at, prompt=prefix + own, params=params, answers={0: Answer(length)})
+            one.extra_key = draw(st.sampled_from([(), (), ("", "salt")]))
+            made.append(one)
             samples += params.n
     return made
 
