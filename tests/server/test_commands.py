@@ -25,10 +25,14 @@ COMMANDS = get_command(app).commands
 # Switches whose opposite means something: a setting of the engine, or a default that is on.
 WITH_AN_OPPOSITE = {
     "tell": {"text"},
-    "serve": {"chunked_prefill", "preemption", "async_scheduling", "jump_forward"},
+    "serve": {
+        *("chunked_prefill", "preemption", "async_scheduling", "jump_forward"),
+        "long_prefill_token_threshold_adaptive",
+    },
     "open": {"text", "browser"},
     "listen": {"text", "browser"},
     "lab": {"browser"},
+    "report": {"replays"},
 }
 # Command lines, and what the one line of the error names. {used} is a port and an address in use.
 REFUSED = r"""

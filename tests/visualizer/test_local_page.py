@@ -27,6 +27,8 @@ from visualizer.live.live_log import LiveLog, open_live
 from visualizer.live.local_server import LocalServer
 from visualizer.live.pages import board_routes, indexed_routes, live_routes
 from visualizer.live.ranges import MOST
+from visualizer.sources import READERS
+from visualizer.sources.follow import FollowedInput
 from visualizer.sources.limits import MAX_DROPPED
 from visualizer.sources.reader import LogEvent
 
@@ -71,8 +73,8 @@ def served():
     """Serve routes; returns a client of theirs."""
     servers = []
 
-    def serve(routes: object) -> Client:
-        servers.append(LocalServer(routes))
+    def serve(routes: object, **at: object) -> Client:
+        servers.append(LocalServer(routes, **at))
         servers[-1].start()
         return Client(servers[-1].address)
 
@@ -103,6 +105,29 @@ def test_only_its_own_page_gets_an_answer_and_nothing_else_is_served(client):
     assert client.ask("", "POST")[0] == 404
     assert client.ask("translate")[0] == 404
     assert client.ask("", "DELETE")[0] == 501
+
+
+def test_on_other_addresses_the_secret_of_the_address_is_the_key(served, log):
+    client = served(
+        board_routes(lambda **options: "the page", [log]), host="0.0.0.0", secret="k" * 16
+    )
+    client.place = f"127.0.0.1:{client.place.rpartition(':')[2]}"
+    assert (
+        client.ask(Host="gpu7.lab:8001") == client.ask("/" + "k" * 16 + "/") == (200, b"the page")
+    )
+    assert client.ask("/" + "k" * 15 + "/")[0] == client.ask("/")[0] == 404
+    assert client.ask(Host="gpu7.lab", Origin="http://evil.example")[0] == 403
+
+
+def test_standard_input_is_followed_until_its_end(log):
+    live, (read_end, write_end) = LiveLog("a pipe"), os.pipe()
+    with os.fdopen(read_end, "rb") as stream, os.fdopen(write_end, "wb") as pipe:
+        thread = live.follow(FollowedInput(stream, READERS))
+        pipe.write(gzip.compress(log.to_bytes()))
+        pipe.close()
+        thread.join()
+    assert live.kept().to_bytes() == log.to_bytes()
+    assert live.ended == "its writer has ended"
 
 
 def test_a_dropped_file_is_translated_or_refused_in_one_line(client, log):

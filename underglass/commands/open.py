@@ -1,5 +1,6 @@
 """`underglass open`: show a log in the browser, or export it. Needs none of the server's packages."""
 
+import sys
 import webbrowser
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ import typer
 import visualizer  # `read` is imported when it is first used
 from underglass.commands.options import (
     Browser,
+    Host,
     Names,
     Port,
     Text,
@@ -23,18 +25,21 @@ from underglass.commands.options import (
     tell,
 )
 from underglass.commands.read_log import named_scenario, read_named, reader_of_long
-from underglass.commands.serve_page import serve, serve_live
+from underglass.commands.serve_page import HOST, serve, serve_live
 
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
     from engine.core.log import EventLog
+    from visualizer.live.live_log import LiveSource
     from visualizer.live.local_server import Route
     from visualizer.logs import Select
 
 
 def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     files: Names,
-    follow: Annotated[bool, page_option("--follow", help="Follow a file while it grows.")] = False,
+    follow: Annotated[
+        bool, page_option("--follow", help="Follow a file, or standard input, while it grows.")
+    ] = False,
     step: Annotated[
         int | None, page_option(help="Begin at this step.", show_default="the most telling one")
     ] = None,
@@ -56,6 +61,7 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
         ),
     ] = None,
     port: Port = 0,
+    host: Host = HOST,
     browser: Browser = None,
     html: Annotated[Path | None, export_option(help="Write the page to this HTML file.")] = None,
     perfetto: Annotated[
@@ -78,9 +84,10 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     exports = {"html": html, "perfetto": perfetto, "csv": csv, "summary": summarize}
     if follow:
         refuse(exports | {"step": step}, "must be omitted with --follow")
-        if len(files) > 1 or files[0] == "-":
+        if len(files) > 1:
             fail(f"--follow needs one file, got {' '.join(files)}")
-        _follow(Path(files[0]), theme=theme, text=text, port=port, browser=browser)
+        source, title = _growing(files[0])
+        serve_live(source, title, theme=theme, text=text, port=port, browser=browser, host=host)
         return
     if len(files) > 1:
         given = exports | {"html": html if len(files) > 2 else None, "step": step}
@@ -96,7 +103,8 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
             from visualizer.sources.own_logs import CLUSTER_LOG
 
             is_cluster = reader is CLUSTER_LOG
-            serve(indexed_routes(Path(files[0]), theme, is_cluster=is_cluster), port, browser)
+            routes = indexed_routes(Path(files[0]), theme, is_cluster=is_cluster)
+            serve(routes, port, browser, host)
             return
     logs = [read_named(name, kept, text=text, whole=whole, indexed=last is None) for name in files]
     try:
@@ -114,7 +122,7 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
     except OSError as error:
         fail(f"cannot write {error.filename}: {error.strerror}")
     if not any(exports.values()):
-        serve(_routes(pages, logs), port, browser)
+        serve(_routes(pages, logs), port, browser, host)
 
 
 def _routes(
@@ -219,14 +227,20 @@ def _write_exports(
         typer.echo(write_csv(csv / "tokens.csv", OutputTokenRow, visualizer.read(log).token_rows))
 
 
-def _follow(path: Path, *, theme: str | None, text: bool, port: int, browser: bool | None) -> None:
+def _growing(name: str) -> "tuple[LiveSource, str]":
+    """Return the source of a file that grows, or of standard input, and its title."""
     from visualizer.live.live_log import open_live
+    from visualizer.sources import READERS
+    from visualizer.sources.follow import FollowedInput
 
+    if name == "-":
+        return FollowedInput(sys.stdin.buffer, READERS), "standard input"
+    path = Path(name)
     if path.is_dir():
         fail(f"--follow needs a file, and {path} is a directory")
     if not path.exists():
         tell(f"waiting for {path}, which does not exist yet")
-    serve_live(open_live(str(path)), path.name, theme=theme, text=text, port=port, browser=browser)
+    return open_live(name), path.name
 
 
 def _check_step(log: "EventLog", step: int | None) -> None:

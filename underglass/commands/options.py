@@ -24,6 +24,13 @@ Names = Annotated[
 Port = Annotated[
     int, page_option(help="Serve the page on this port.", show_default="any free", min=0, max=65535)
 ]
+Host = Annotated[
+    str,
+    page_option(
+        help="Serve the page at this address of the machine; 0.0.0.0 for all. With another one than "
+        "127.0.0.1, each machine that knows the page's secret address can open it."
+    ),
+]
 Browser = Annotated[
     bool | None,
     page_option("--open/--no-browser", help="Open the page in the browser.", show_default="on"),

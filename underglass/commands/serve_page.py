@@ -1,6 +1,7 @@
 """Serve a command's page on this machine, and open it in the browser."""
 
 import os
+import re
 import sys
 import webbrowser
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from visualizer.live.live_log import LiveSource
     from visualizer.live.local_server import Route
 
+HOST = "127.0.0.1"
+SECRET = "UNDERGLASS_PAGE_KEY"  # the secret part of a page's address; not on the command line
 _PATIENCE = 2.0  # seconds that a source has to end after Ctrl-C
 
 
@@ -26,6 +29,7 @@ def serve_live(
     text: bool,
     port: int,
     browser: bool | None,
+    host: str = HOST,
 ) -> None:
     """Serve the page of a live source until Ctrl-C, and close the source."""
     from visualizer.live.live_log import LiveLog
@@ -36,25 +40,30 @@ def serve_live(
     log = LiveLog(title)
     thread = log.follow(source, text=text, tell=tell)
     try:
-        serve(live_routes(log, theme), port, browser)
+        serve(live_routes(log, theme), port, browser, host)
     finally:
         source.close()
         thread.join(_PATIENCE)  # the thread may be writing to the file of --save
 
 
-def serve(routes: "Mapping[str, Route]", port: int, browser: bool | None) -> None:
+def serve(routes: "Mapping[str, Route]", port: int, browser: bool | None, host: str = HOST) -> None:
     """Serve a page until Ctrl-C."""
-    from visualizer.live.local_server import LocalServer
+    from visualizer.live.local_server import LOOPBACK, LocalServer
 
+    secret = os.environ.get(SECRET, "")
+    if secret and not re.fullmatch(r"[\w-]{16,}", secret):
+        fail(f"{SECRET} must be at least 16 letters, digits, _ or -")
     try:
-        server = LocalServer(routes, port)
+        server = LocalServer(routes, port, host, secret)
     except OSError as error:
         fail(
-            f"--port cannot be {port}: {error.strerror}; choose another port, or 0 for any free one"
+            f"cannot listen at {host}:{port}: {error.strerror}; choose another --port or --host, "
+            "or port 0 for any free one"
         )
     with server:
         typer.echo(server.address)
-        typer.echo("Only this machine can open the page. Ctrl-C ends it.", err=True)
+        which = "This machine alone" if host in LOOPBACK else "Any machine that knows this address"
+        typer.echo(f"{which} can open the page. Ctrl-C ends it.", err=True)
         if _can_browse() if browser is None else browser:
             webbrowser.open(server.address)
         with suppress(KeyboardInterrupt):

@@ -1,9 +1,9 @@
-"""A small server for one reader on this machine. It needs only the standard library.
+"""A small server for those who know its address. It needs only the standard library.
 
-It listens on loopback only, and its address has a secret part, because other users of this machine can
-reach loopback, too. Pages of other sites cannot read anything from it: the name in `Host` must be one
-of loopback's names, which excludes a rebound DNS name, and a request from another origin is refused.
-The server only serves `routes`, never a file by its path.
+The address has a secret part, because other users of this machine can reach loopback, too. Pages of
+other sites cannot read anything from it: a request from another origin is refused, and on loopback the
+name in `Host` must be one of loopback's names, which excludes a rebound DNS name. The server only
+serves `routes`, never a file by its path.
 """
 
 import re
@@ -20,6 +20,7 @@ from typing import ClassVar
 from visualizer.sources.limits import CHUNK
 
 HOST = "127.0.0.1"
+LOOPBACK = (HOST, "localhost")
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 _DRAIN_SECONDS = 1.0  # timeout while a refused file is read to its end
 _DIGITS = 15  # maximum digits of a Content-Length
@@ -62,15 +63,20 @@ Route = Answer | Callable[[Request], Answer]  # always the same answer, or one f
 class LocalServer:
     """Serves `routes`, by method and name ("GET ", "POST translate"), until it is closed.
 
-    Port 0 means any free port. Raises OSError if the port is in use.
+    Port 0 means any free port. `secret` is the secret part of the address; by default it is random.
+    Raises OSError if the port is in use, or this machine does not have the address `host`.
     """
 
-    def __init__(self, routes: Mapping[str, Route], port: int = 0) -> None:
-        secret = secrets.token_urlsafe(16)
-        handler = type("Handler", (_Handler,), {"routes": routes, "secret": secret})
-        self._http = ThreadingHTTPServer((HOST, port), handler)
+    def __init__(
+        self, routes: Mapping[str, Route], port: int = 0, host: str = HOST, secret: str = ""
+    ) -> None:
+        secret = secret or secrets.token_urlsafe(16)
+        names = _HOST if host in LOOPBACK else re.compile(".+")
+        handler = type("Handler", (_Handler,), {"routes": routes, "secret": secret, "names": names})
+        self._http = ThreadingHTTPServer((host, port), handler)
         self._http.daemon_threads = True
-        self.address = f"http://{HOST}:{self._http.server_port}/{secret}/"
+        shown = socket.gethostname() if host == "0.0.0.0" else host
+        self.address = f"http://{shown}:{self._http.server_port}/{secret}/"
 
     def run(self) -> None:
         """Serve until `close` is called, or until Ctrl-C."""
@@ -95,6 +101,7 @@ class LocalServer:
 class _Handler(BaseHTTPRequestHandler):
     routes: ClassVar[Mapping[str, Route]]
     secret: ClassVar[str]
+    names: ClassVar[re.Pattern[str]]  # for Host
     timeout = _SECONDS
     server_version, sys_version = "Underglass", ""
 
@@ -146,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _refusal(self) -> str:
         """Return why a request is refused, or ""."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
-        if not _HOST.fullmatch(host):
+        if not self.names.fullmatch(host):
             return "Host must be 127.0.0.1 or localhost."
         if origin is not None and origin != f"http://{host}":
             return "Origin must be this server."

@@ -18,6 +18,32 @@ from visualizer.sources.reader import LogEvent, Reader
 _POLL = 0.1  # seconds between two reads of a file that does not grow
 
 
+class FollowedInput:
+    """Standard input, or a pipe that another process writes to.
+
+    resting  why nothing more comes, or ""
+    """
+
+    def __init__(self, stream: BinaryIO, readers: Sequence[Reader]) -> None:
+        self._stream = stream
+        self._feed = Feed(readers)
+        self.resting = ""
+
+    def events(self) -> Generator[list[LogEvent], None, None]:
+        """Yield new events as they come; at the end, a batch without events says so in `resting`.
+
+        Raises SourceError for a damaged line.
+        """
+        while data := os.read(self._stream.fileno(), CHUNK):
+            if events := self._feed.push(data):
+                yield events
+        self.resting = "its writer has ended"
+        yield []
+
+    def close(self) -> None:
+        """Do nothing: a read that waits ends with the process."""
+
+
 class FollowedFile:
     """A file that grows, may not exist yet, and may be replaced (rotated) or truncated.
 
