@@ -185,25 +185,6 @@ def test_only_the_statements_that_the_part_uses_are_run():
     ) == ["limit", "helper", "part"]
 
 
-def test_a_lesson_may_have_two_exercises_and_a_call_may_ask_for_a_hint():
-    assert needed(
-        "def part(a): ...",
-        "check.lesson_10(part, hint=1)",
-        "def mine(a):\n    return 1",
-        "check.lesson_10(mine, hint=2)",
-        "def other(a): ...",
-        "check.lesson_10(other)",
-    ) == ["mine"]
-
-
-def test_a_star_import_and_changes_of_a_needed_name_are_run():
-    assert needed(
-        "from math import *\nmemo = {}\nmemo.update(a=1)\nmemo['b'] = 2",
-        "def part(a):\n    return memo[a]",
-        "check.lesson_10(part)",
-    ) == ["*", "memo", "memo", "memo", "part"]
-
-
 ROW = Row(
     "=cmd()", "10", "pick_budget", "failed", "-1 <b>\x1b[2J", "why\x1b", 1.25, "", "", "a.ipynb"
 )
@@ -220,12 +201,6 @@ def test_the_table_is_safe_to_open(tmp_path):
     assert row["message"].startswith("'-1")
     page = (tmp_path / "grades.html").read_text()
     assert "&lt;b&gt;" in page and "<b>" not in page and "\x1b" not in page
-
-
-def test_a_long_message_is_cut_at_the_edge_of_the_terminal():
-    report = table.Report([ROW], [], "isolated")
-    [line] = [one for one in table.text(report, 50).splitlines() if one.startswith("=cmd()")]
-    assert len(line) == 50 and line.endswith("…")
 
 
 def test_the_command_prints_and_writes_the_table(tmp_path):

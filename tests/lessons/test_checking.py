@@ -9,7 +9,7 @@ from authoring.lab import NOTEBOOKS
 from checks import check, predict, until
 from checks.answer import Answer
 from checks.broken import Broken, CommonPromise
-from checks.guard import call, is_stub, stubs
+from checks.guard import call, is_stub
 from checks.judging import judge
 from engine.simulation.choice import ChoiceError
 from engine.simulation.scenarios import scenario
@@ -77,17 +77,6 @@ def test_another_value_another_option_or_an_unknown_question_is_an_error(when: s
             predict(key, "Who?", options)
 
 
-def test_words_as_options_are_confirmed_by_a_measured_value() -> None:
-    price = Answer("longer", {"shorter": "No."}, fits=lambda ratio: ratio > 1)
-    assert price.is_shown_by(1.15) and not price.is_shown_by(0.9)
-
-
-def test_a_prediction_reads_well_without_its_widget(when: str) -> None:
-    bundle = predict(when, "Which?", [1, 2, 3])._repr_mimebundle_()
-    assert bundle["text/plain"] == "Predict. Which?\n( ) 1   ( ) 2   ( ) 3"
-    assert "application/vnd.jupyter.widget-view+json" in bundle
-
-
 def test_hints_open_one_after_the_other(capsys) -> None:
     def admit(waiting, seats, budget_left, free_blocks, block_size): ...
 
@@ -135,12 +124,6 @@ class Half:
         self.free.append(block)
 
 
-def test_the_missing_methods_of_a_class_are_named() -> None:
-    assert stubs(Half) == ["allocate"]
-    verdict = judge(Half, [], lambda part, case: None)
-    assert str(verdict).startswith("allocate: not written yet.")
-
-
 FOREVER = "part() was still running after 100,000 lines."
 CATCHES = "while True:\n    try:\n        a = a + 1\n    except Exception:\n        a = 0"
 
@@ -162,12 +145,6 @@ def test_every_failure_of_a_function_becomes_a_message(body: str, argument, said
         call(part(body), argument)
     assert caught.value.did.startswith(said)
     assert caught.value.look
-
-
-def test_other_parameters_than_those_of_the_stub_become_a_message() -> None:
-    with pytest.raises(Broken, match=r"part\(\) raised TypeError") as caught:
-        call(part("return 1", "def part()"), 1)
-    assert "parameters" in caught.value.look
 
 
 @pytest.mark.parametrize("given", [5, None, [1, 2], Half()])

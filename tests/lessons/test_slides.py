@@ -7,7 +7,7 @@ import pytest
 
 from authoring import slides
 from authoring.parts import lessons
-from authoring.slides import Lesson, plain
+from authoring.slides import Lesson
 from checks.answer import answer_to
 
 DECKS = [number for _, numbers in slides.SESSIONS.values() for number in numbers]
@@ -32,17 +32,3 @@ def test_a_lesson_makes_slides(path: Path, tmp_path: Path) -> None:
         for reason in answer.reasons.values():
             assert reason not in made[index]
             assert reason in made[index + 1]
-
-
-def test_soft_line_breaks_go_and_lists_and_code_stay() -> None:
-    text = "One\nline, 12\n512.\n\n- a\n  b\n- c\n1. d\n\n```py\nx\ny\n```"
-    assert plain(text) == "One line, 12 512.\n\n- a b\n- c\n1. d\n\n```py\nx\ny\n```"
-
-
-def test_the_order_of_the_options_does_not_show_which_is_right() -> None:
-    assert sorted(["9 tokens", "none", "48 tokens", "all"], key=slides._in_order) == [
-        "9 tokens",
-        "48 tokens",
-        "all",
-        "none",
-    ]

@@ -29,14 +29,6 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
     return change
 
 
-def test_a_second_update_changes_nothing(tmp_path: Path) -> None:
-    update(tmp_path / "workbook")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert update(tmp_path / "workbook") == []
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert {path.name for path in lessons()} < {path.name for path in before}
-
-
 def test_an_untouched_copy_follows_its_lesson(tmp_path: Path, course) -> None:
     update(tmp_path)
     course("second")
@@ -95,13 +87,6 @@ def test_links_lead_to_files_in_a_clones_working_copy_and_in_any_other_folder(
             assert (folder / link).resolve().is_relative_to(root)
             assert (folder / link).is_file()
     assert not (clone / "workbook" / READING).exists()
-
-
-def test_every_file_that_a_lesson_links_to_is_copied(tmp_path: Path) -> None:
-    update(tmp_path)
-    for copied in tmp_path.glob("*.ipynb"):
-        for link in links(copied):
-            assert (tmp_path / link).is_file(), (copied.name, link)
 
 
 def links(notebook: Path) -> list[str]:

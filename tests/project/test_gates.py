@@ -90,17 +90,6 @@ def test_requests_that_preempt_each_other_for_ever_are_found(monkeypatch):
     assert_names(failure, "request 1", "finishes", "Tight workload 1")
 
 
-def test_a_part_may_decide_otherwise_than_in_its_lesson():
-    patient = "def admit(waiting, *limits): return [row[0] for row in waiting][:1]"
-    newest = """
-        def choose_leaf(nodes):
-            leaves = [(last, id_) for id_, children, lock, last in nodes if id_ and not children + lock]
-            return max(leaves)[1] if leaves else None
-    """
-    assert GATE["places"].failure(source(patient)) is None
-    assert GATE["prefixes"].failure(source(newest)) is None
-
-
 @pytest.mark.parametrize(
     ("code", "facts"),
     [
@@ -127,11 +116,6 @@ def test_a_mistake_in_the_file_is_named(code, facts, monkeypatch):
     monkeypatch.setattr("project.process.CPU_SECONDS", 1)
     with raises_naming(MineError, *facts), Process(source(code)) as process:
         serve(process.load(), documents, 1)
-
-
-def test_the_gates_cover_every_part():
-    covered = [name for gate in GATES for name in gate.parts]
-    assert sorted(covered) == sorted(PARTS)
 
 
 def test_a_missing_file_is_named(tmp_path):

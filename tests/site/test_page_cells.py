@@ -98,19 +98,6 @@ def test_a_comparison_has_both_logs_and_its_facts(run):
 ASK = 'from checks import predict\nguess = predict("00.eva", "When?", [9, 10, 11, 13])\nguess'
 
 
-def test_a_question_has_a_reply_to_each_guess_and_the_reveal_names_it(run):
-    [asked] = run(ASK)
-    assert asked["options"] == ["9", "10", "11", "13"]
-    assert ["says the same" in reply[0] for reply in asked["replies"]] == [
-        False,
-        True,
-        False,
-        False,
-    ]
-    assert asked["unanswered"][0].startswith("No guess recorded.")
-    assert run(ASK, "guess.reveal(10)") == [{"kind": "reveal", "key": "00.eva"}]
-
-
 def test_another_answer_is_an_error_only_in_the_lesson_as_it_is_written(run):
     [error] = run(ASK, "guess.reveal(12)")
     assert error["name"] == "ValueError"
@@ -124,7 +111,3 @@ def test_an_error_has_the_line_of_the_cell_and_no_frame_of_the_page(run):
     assert "return 1 / x" in error["trace"] and "page_cells" not in error["trace"]
     assert run("a = = 2")[0]["line"] == 1
     assert run("import nothing_of_this_name")[0]["missing"] == "nothing_of_this_name"
-
-
-def test_a_figure_stands_for_the_stored_picture(run):
-    assert run("from visualizer import figures\nfigures.ttft({})") == [{"kind": "figure"}]

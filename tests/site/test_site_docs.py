@@ -47,18 +47,6 @@ def test_anchors_are_those_of_github():
     assert slug("What's new?") == "whats-new"
 
 
-def test_links_in_html_are_resolved_too():
-    html = render('<img src="x.png">\n\nSee <a href="y.md">this</a>.', lambda href: f"/{href}").html
-    assert 'src="/x.png"' in html
-    assert 'href="/y.md"' in html
-
-
-def test_the_address_of_the_site_has_a_scheme_and_a_slash(tmp_path):
-    assert Site(tmp_path, "https://site.example/ug").url == "https://site.example/ug/"
-    with pytest.raises(ValueError, match="SITE_URL must begin with http"):
-        Site(tmp_path, "site.example")
-
-
 def test_a_preview_is_absolute_if_the_address_is_known(tmp_path):
     for url, start in (("https://site.example/ug/", "https://site.example/ug/"), ("", "../")):
         site = Site(tmp_path, url)

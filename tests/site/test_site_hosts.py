@@ -30,21 +30,6 @@ def test_a_fork_links_to_itself(monkeypatch):
     assert "/bo/fork/" in site_hosts.colab_url("04_continuous_batching")
 
 
-def test_a_project_without_an_address_has_no_links(tmp_path, monkeypatch):
-    project = tmp_path / "pyproject.toml"
-    project.write_text('[project]\nname = "underglass"')
-    assert site_hosts.repository(project) == ""
-    monkeypatch.setattr(site_hosts, "repository", lambda: "")
-    assert site_hosts.colab_url("04_continuous_batching") == ""
-
-
-def test_another_address_is_an_error(tmp_path):
-    project = tmp_path / "pyproject.toml"
-    project.write_text('[project]\nurls = { Repository = "https://example.org/glass" }')
-    with pytest.raises(ValueError, match=r"Repository.*example\.org"):
-        site_hosts.repository(project)
-
-
 def test_a_notebook_for_colab_installs_the_wheel_first():
     notebook = nbformat.reads(site_hosts.colab_notebook(LESSON, WHEEL, "ada/glass"), as_version=4)
     nbformat.validate(notebook)
@@ -57,13 +42,6 @@ def test_a_notebook_for_colab_installs_the_wheel_first():
         for cell in nbformat.read(LESSON, as_version=4).cells
         if cell.cell_type == "code"
     ]
-
-
-def test_its_links_lead_to_the_repository():
-    text = site_hosts.colab_notebook(LESSON, WHEEL, "ada/glass")
-    assert "](../" in LESSON.read_text("utf-8")
-    assert "](../" not in text
-    assert "](https://github.com/ada/glass/blob/HEAD/docs/glossary.md" in text
 
 
 def test_all_lessons_and_the_wheel_are_written(tmp_path):
