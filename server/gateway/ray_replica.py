@@ -39,7 +39,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from ray.serve._private import replica as serve_replica
 from ray.util import get_node_ip_address
 
-from server.gateway.warm import Warm
+from server.gateway.warm import SERVER, Warm
 from server.process import BackgroundServer, ServerError
 from underglass import child
 
@@ -83,7 +83,7 @@ class EngineReplica:
             os.mkfifo(self._lifeline, 0o600)
             os.open(self._lifeline, os.O_RDWR)
             self._stdin = os.open(self._lifeline, os.O_RDONLY)
-        self._warm = Warm() if sys.platform == "linux" else None
+        self._warm = Warm(*SERVER) if sys.platform == "linux" else None
         self._start_server()
         os.environ["UNDERGLASS_PORT"] = self._server.url.rpartition(":")[2]  # from now on
         self._unfinished = 0.0
@@ -161,7 +161,8 @@ class _Server(BackgroundServer):
             return super()._launch(command, self._stdin)
         ours, its = os.pipe()
         try:
-            process = self._warm.serve(self._stdin, its, self._errors.fileno())
+            files = [self._stdin, its, self._errors.fileno()]
+            process = self._warm.fork("underglass.commands:main", ["serve"], files)
         except OSError:  # the warm process has ended
             self._warm = None
             return super()._launch(command, self._stdin)

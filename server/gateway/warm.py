@@ -3,7 +3,8 @@
 Importing the server and torch takes 5 s of CPU time, and on a busy machine several times as long. So a
 replica's actor starts one process that does nothing else, and asks it for each server. Such a server
 asks it for each of its engine's processes. Memory that is not written to is shared, so this needs no
-more of it than a server and an engine that import for themselves.
+more of it than a server and an engine that import for themselves. The tests start their servers
+in the same way.
 
     actor  --Fork-->  warm process --fork--> server
     server --Fork-->  warm process --fork--> engine
@@ -40,7 +41,7 @@ from server.core import engine_process
 from underglass import child
 
 _PACKET_BYTES = 1 << 17
-_MODULES = ("server.app", "server.serving", "underglass.commands", "engine.models.loader")
+SERVER = ("server.app", "server.serving", "underglass.commands", "engine.models.loader")
 
 
 class Fork(msgspec.Struct):
@@ -50,6 +51,7 @@ class Fork(msgspec.Struct):
     main: str
     arguments: list[str]
     environment: Mapping[str, str]
+    directory: str
 
 
 class ForkedProcess:
@@ -84,13 +86,15 @@ class ForkedProcess:
         if self.returncode is None:
             if not select.select([self._told], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
-            self.returncode = int(self._told.readline() or -signal.SIGKILL)
+            with self._told:
+                self.returncode = int(self._told.readline() or -signal.SIGKILL)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # its end has not been told yet
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Ask the process to end."""
@@ -102,29 +106,32 @@ class ForkedProcess:
 
 
 class Warm:
-    """The parent's end of a warm process."""
+    """The parent's end of a warm process that has imported `modules`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
         self._connection, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             self._process = subprocess.Popen(
-                child.python("server.gateway.warm", its.fileno()),
+                child.python("server.gateway.warm", its.fileno(), *modules),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 env=child.environment(),
                 start_new_session=True,
             )
 
-    def serve(self, stdin: int, stdout: int, stderr: int) -> ForkedProcess:
-        """Start `underglass serve` with these streams."""
-        fork = Fork("underglass.commands:main", ["serve"], child.environment())
-        return ForkedProcess(self._connection, fork, [stdin, stdout, stderr])
+    def fork(
+        self, main: str, arguments: Sequence[str], files: Sequence[int], **environment: str
+    ) -> ForkedProcess:
+        """Run `main`, "module:name", with these arguments, files, and further variables."""
+        environment = child.environment() | environment
+        fork = Fork(main, list(arguments), environment, str(Path.cwd()))
+        return ForkedProcess(self._connection, fork, files)
 
 
 def main() -> None:
     """Fork on request, until the process that has started this one ends."""
     connection = socket.socket(fileno=int(sys.argv[1]))
-    for module in _MODULES:
+    for module in sys.argv[2:]:
         import_module(module)
     gc.collect()
     gc.freeze()  # later collections leave the shared pages alone
@@ -163,6 +170,7 @@ def _run(fork: Fork, asking: int, files: list[int]) -> None:
     warm = _keep_only(files, asking)
     os.environ.clear()
     os.environ.update(fork.environment)
+    os.chdir(fork.directory)
     sys.argv = [module, *fork.arguments]
     random.seed()
     tempfile.tempdir = None  # TMPDIR may be another one
@@ -196,7 +204,8 @@ def _keep_only(files: Sequence[int], warm: int) -> socket.socket:
 def _start_engine(warm: socket.socket, files: Sequence[int]) -> Any:
     """Have an engine's process forked; start one as usual if the warm process has ended."""
     numbers = [str(3 + number) for number in range(len(files))]
-    fork = Fork("server.core.engine_child:main", numbers, child.environment())
+    main = "server.core.engine_child:main"
+    fork = Fork(main, numbers, child.environment(), str(Path.cwd()))
     try:
         with Path(os.devnull).open("r+b") as nothing:
             return ForkedProcess(warm, fork, [nothing.fileno(), 1, 2, *files])

@@ -15,6 +15,7 @@ A prompt that begins with "gate" is not tokenized until a test writes to the FIF
 """
 
 import ctypes
+import gc
 import itertools
 import json
 import os
@@ -41,6 +42,8 @@ from server.core.settings import ServerSettings, Start
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
 from server.serving import listen, run_server, url_of
+
+gc.set_threshold(10_000, 20, 100)  # as in tests/conftest.py
 
 # Where a test does not say so: the whole suite can run with the engine in a process of its own.
 TWO_PROCESSES = os.environ.get("TEST_TWO_PROCESSES") == "1"

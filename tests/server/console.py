@@ -7,20 +7,16 @@ import tempfile
 from typer.testing import CliRunner
 
 from tests.facts import assert_names
-from tests.server.zygote import ForkedProcess
+from tests.server.harness import forked
 from underglass.commands import app
 
 COMMAND = [sys.executable, "-m", "underglass"]
 
 
-def run(
-    *arguments: str, text: str = "", torch: bool = False, **environment: str
-) -> "subprocess.CompletedProcess[str]":
+def run(*arguments: str, text: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run the command in a process that has imported it, with `text` on its standard input."""
     with tempfile.TemporaryFile("w+") as errors:
-        process = ForkedProcess(
-            "underglass.commands", *arguments, stderr=errors.fileno(), torch=torch, **environment
-        )
+        process = forked("underglass.commands", *arguments, stderr=errors.fileno(), **environment)
         process.stdin.write(text.encode())
         process.stdin.close()
         with process.stdout as output:

@@ -1,12 +1,15 @@
 """What the server's tests share: starting a server process, reading streams and the event feed."""
 
 import json
+import os
 import socket
 import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, Self
 
 import httpx
@@ -18,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import AnyEvent, Event, Keyframe, RequestArrived
+from server.gateway.warm import SERVER, ForkedProcess, Warm
 from server.process import BackgroundServer, serve_arguments
-from tests.server.zygote import ForkedProcess
 
 TIMEOUT = 60.0
 Serve = Callable[..., BackgroundServer]  # `start`, in a fixture that ends the servers
@@ -27,25 +30,55 @@ Serve = Callable[..., BackgroundServer]  # `start`, in a fixture that ends the s
 
 def start(**options: Any) -> BackgroundServer:
     """A server process over the alphabet runner; see `app_under_test.py` for the options."""
-    return ForkedServer(
-        "tests.server.app_under_test", json.dumps(options, default=str), torch="model" in options
-    )
+    return ForkedServer("tests.server.app_under_test", json.dumps(options, default=str))
 
 
 class ForkedServer(BackgroundServer):
     """A server that does not have to import anything."""
 
-    def __init__(self, program: str, *arguments: str, **options: Any) -> None:
-        self._options = options
+    def __init__(self, program: str, *arguments: str, **environment: str) -> None:
+        self._environment = environment
         super().__init__([program, *arguments])
 
     def _launch(self, command: Any) -> Any:
-        return ForkedProcess(*command, stderr=self._errors.fileno(), **self._options)
+        return forked(*command, stderr=self._errors.fileno(), **self._environment)
 
 
 def serve_forked(model: str | None = None, **options: object) -> BackgroundServer:
     """`serve_in_background`, but neither of the two processes imports anything."""
-    return ForkedServer("underglass.commands", *serve_arguments(model, **options), torch=True)
+    return ForkedServer("underglass.commands", *serve_arguments(model, **options))
+
+
+@cache
+def _warm() -> Warm:
+    """Importing takes longer than most tests, so a process that has imported all forks servers."""
+    return Warm("tests.server.app_under_test", "server.gateway.app", *SERVER)
+
+
+def forked(program: str, *arguments: str, stderr: int, **environment: str) -> ForkedProcess:
+    """Run `main` of a module in a new process, with pipes to its standard input and output."""
+    read_in, write_in = os.pipe()
+    read_out, write_out = os.pipe()
+    files = [read_in, write_out, stderr]
+    process = _warm().fork(f"{program}:main", arguments, files, **environment)
+    os.close(read_in)
+    os.close(write_out)
+    process.stdin, process.stdout = os.fdopen(write_in, "wb", 0), os.fdopen(read_out, "rb")
+    return process
+
+
+def engines_of(server: BackgroundServer) -> list[psutil.Process]:
+    """A server's engine processes: the other ones that were forked with its standard output."""
+    process = psutil.Process(server.process.pid)
+    output = _output_of(process)
+    every = process.parent().children()
+    return [one for one in every if one != process and _output_of(one) == output]
+
+
+def _output_of(process: psutil.Process) -> str:
+    with suppress(FileNotFoundError, PermissionError):  # it has ended
+        return str(Path(f"/proc/{process.pid}/fd/1").readlink())
+    return ""
 
 
 @contextmanager
@@ -148,8 +181,7 @@ def until(url: str, path: str, wanted: Callable[[httpx.Response], bool]) -> None
 
 def limit_files(server: BackgroundServer, size: int) -> None:
     """Let no file of the server grow beyond `size` bytes; -1 is no limit."""
-    parent = psutil.Process(server.process.pid)
-    for process in (parent, *parent.children(recursive=True)):
+    for process in (psutil.Process(server.process.pid), *engines_of(server)):
         process.rlimit(psutil.RLIMIT_FSIZE, (size, -1))
 
 

@@ -32,7 +32,7 @@ def test_the_banner_has_a_curl_that_works(tmp_path):
     """As a person starts it: the banner's command, pasted into a shell, streams tokens."""
     trace = tmp_path / "trace.jsonl"
     options = ["--port", "0", "--trace-file", str(trace), "--api-key", "the teacher's"]
-    with ForkedServer("underglass.commands", "serve", *options, torch=True) as server:
+    with ForkedServer("underglass.commands", "serve", *options) as server:
         lines = [server.process.stdout.readline().decode() for _ in range(8)]
         [at] = [index for index, line in enumerate(lines) if line.strip().startswith("curl ")]
         command = "".join(lines[at : at + 2])

@@ -74,9 +74,7 @@ class Class:
 def started(folder: Path) -> Iterator[Class]:
     """The server of the page's command, on a free port."""
     with chdir(folder):
-        started = ForkedServer(
-            "underglass.commands", *shlex.split(COMMAND), "--port", "0", torch=True
-        )
+        started = ForkedServer("underglass.commands", *shlex.split(COMMAND), "--port", "0")
     with started as server:
         yield Class(server.url, folder)
 

@@ -269,8 +269,8 @@ def test_a_corrupt_checkpoint_is_one_line(tmp_path):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    refused(run("serve", "--port", "0", "--model", str(tmp_path), torch=True), str(weights))
-    answer = run("serve", "--port", "0", torch=True, UNDERGLASS_DRAFT_MODEL=str(tmp_path))
+    refused(run("serve", "--port", "0", "--model", str(tmp_path)), str(weights))
+    answer = run("serve", "--port", "0", UNDERGLASS_DRAFT_MODEL=str(tmp_path))
     refused(answer, "--draft-model", str(weights))
 
 

@@ -115,7 +115,7 @@ def test_with_one_address_the_controls_stay_on_loopback(key, count, address):
 def test_a_class_may_listen_on_one_network_and_prints_where(tmp_path, address):
     trace = str(tmp_path / "class.jsonl")
     arguments = ["class", "--port", "0", "--host", address.address, "--trace-file", trace]
-    with ForkedServer("underglass.commands", *arguments, torch=True) as server:
+    with ForkedServer("underglass.commands", *arguments) as server:
         port = server.url.rpartition(":")[2]
         assert server.url == f"http://127.0.0.1:{port}"
         [joined] = get(server.url, "/join")["addresses"]

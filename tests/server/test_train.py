@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from server.process import BackgroundServer
-from tests.server.harness import curl, get, post, serve_forked, sse_data
-from tests.server.zygote import ForkedProcess
+from tests.server.harness import curl, forked, get, post, serve_forked, sse_data
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +50,7 @@ def test_chat_is_a_400_that_names_its_messages(server):
 def test_ctrl_c_during_the_training_ends_it_at_once(tmp_path):
     arguments = ["serve", "--train", "--port", "0", "--train-steps", "100000"]
     errors, stderr = os.pipe()
-    process = ForkedProcess(
-        "underglass.commands", *arguments, stderr=stderr, torch=True, TMPDIR=str(tmp_path)
-    )
+    process = forked("underglass.commands", *arguments, stderr=stderr, TMPDIR=str(tmp_path))
     os.close(stderr)
     seen = b""
     with os.fdopen(errors, "rb") as said, process.stdout as output:

@@ -20,6 +20,7 @@ from tests.facts import assert_names
 from tests.server.harness import (
     Caller,
     completed,
+    engines_of,
     fetch,
     get,
     metrics,
@@ -39,7 +40,7 @@ ROOM = {"max_batch_size": 64, "max_kv_tokens": 8192, "token_budget": 512}
 
 
 def child(server: BackgroundServer) -> psutil.Process:
-    [found] = psutil.Process(server.process.pid).children(recursive=True)
+    [found] = engines_of(server)
     return found
 
 
@@ -168,12 +169,12 @@ def test_a_model_of_a_directory_that_dies_is_loaded_again_and_the_first_one_serv
     with serve_forked("auto", model_dir=tmp_path, request_log="off") as server:
         first = child(server)
         before = post(server.url, "/v1/completions", body).json()["choices"]
-        [second] = set(psutil.Process(server.process.pid).children()) - {first}
+        [second] = set(engines_of(server)) - {first}
         second.kill()
         until(server.url, "/health?model=second", lambda now: now.json()["status"] == "failed")
         assert post(server.url, "/v1/completions", body | {"model": None}).status_code == 200
         assert post(server.url, "/v1/completions", body).json()["choices"] == before
-        assert len(psutil.Process(server.process.pid).children()) == 2
+        assert len(engines_of(server)) == 2
         assert first.is_running()
 
 
@@ -226,7 +227,8 @@ def test_settings_reach_the_engines_process_which_alone_has_torch():
     """A switch that is False is off, also one without an opposite."""
     off = dict.fromkeys(SWITCHES | {"chunked_prefill"}, False)
     with serve_in_background(request_log="off", policy="sjf", token_budget=48, **off) as server:
-        pids = server.process.pid, child(server).pid
+        [engine] = psutil.Process(server.process.pid).children()
+        pids = server.process.pid, engine.pid
         maps = [Path(f"/proc/{pid}/maps").read_text() for pid in pids]
         assert ["libtorch" in one for one in maps] == [False, True]
         assert get(server.url, "/health")["paused"] is False

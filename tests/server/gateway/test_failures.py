@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from engine.cluster.events import Hop, HopFailed, Of
@@ -25,7 +24,7 @@ from server.gateway.replica_set import Member
 from server.http.access import CLUSTER_KEY_HEADER
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import Announced
-from tests.server.harness import Caller, Serve, post, sse_data
+from tests.server.harness import Caller, Serve, engines_of, post, sse_data
 
 BODY = {"model": "m", "prompt": "x", "max_tokens": 9, "stream": True}
 HUGE = Deadlines(beat=0.05, silent=600, render=60, first_token=60, stream=60)
@@ -102,8 +101,8 @@ class Scene:
         self.failing.process.kill()
 
     def kill_engine(self) -> None:
-        [child] = psutil.Process(self.failing.process.pid).children()
-        child.kill()
+        [engine] = engines_of(self.failing)
+        engine.kill()
 
     def fail_a_step(self) -> None:
         self.step(1)
