@@ -24,6 +24,7 @@ from visualizer.reading.rows.decisions import DecisionRow, decision_rows
 
 SCRIPT = Path(__file__).parents[2] / "visualizer/frontend/test/cluster/rows.js"
 _US_PER_MS = 1000
+_CLOCK_ERROR = 5000  # us by which a replica's time may be off
 
 _T, _N, _R = r"[\d.,]+ m?s", r"[\d,.]*\d", r"[\w-]+"
 _LENGTH = r"(?P<prompt>\d+)(?: \+ (?P<output>\d+))? (?:prompt )?tokens"
@@ -176,7 +177,7 @@ class _Steps:
                 self.waiting[ends[place]] = len(state.waiting)
         for step in ends.values() - self.times.keys():  # not finished, or only about to begin
             self.times[step] = (max((end for _, end in self.times.values()), default=0),) * 2
-        self.settings = state.settings
+        self.settings, self.open = state.settings, set(state.requests)
 
     def at(self, at: int) -> int | None:
         """The last step that had begun."""
@@ -220,6 +221,20 @@ class _Cluster:
                     ejected = False
         return there, ejected
 
+    def has_engine(self, replica: str, at: int, steps: _Steps) -> bool:
+        """Whether no error has told the end of an engine, whose log lacks the request's end."""
+        placed = dict[int, int]()
+        for event in self.events:
+            if getattr(event, "replica", None) != replica or event.t["at"] > at:
+                continue
+            if isinstance(event, c.Placed):
+                placed[event.request] = event.its_request
+            if isinstance(event, c.HopFailed) and event.noticed == "error":
+                last = max((end for _, end in steps.times.values()), default=0)
+                if placed.get(event.request) in steps.open and last < event.t["at"] + _CLOCK_ERROR:
+                    return False
+        return True
+
     def seats(self, replica: str, at: int) -> dict[str, int]:
         """The seats that the board may offer at a time, and the queue that it may show."""
         there, ejected = self.is_there(replica, at)
@@ -228,6 +243,8 @@ class _Cluster:
             return {"all": 0, "taken": 0, "queue": 0}
         steps, step = begun[-1], begun[-1].at(at)
         queue = 0 if step is None else steps.waiting[step]
+        if not self.has_engine(replica, at, steps):
+            return {"all": 0, "taken": 0, "queue": 0}
         if ejected:
             return {"all": 0, "taken": 0, "queue": queue}
         seats = steps.settings["max_batch_size"]

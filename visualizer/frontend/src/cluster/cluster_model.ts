@@ -254,8 +254,12 @@ export class ClusterModel {
       case "hop_failed": {
         const { type: _, t, ...failure } = event;
         const made = { ...failure, at: t.at, us: t.us ?? null };
-        this.#request(event.request, "").failures.push(made);
+        const request = this.#request(event.request, "");
+        request.failures.push(made);
         this.failures.push(made);
+        const place = request.places.findLast(({ replica }) => replica === event.replica);
+        if (event.noticed === "error" && place)
+          place.run.errors.push({ its: place.its, at: t.at, why: event.why.split(",")[0] });
         break;
       }
       case "request_lost": {

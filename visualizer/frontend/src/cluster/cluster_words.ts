@@ -258,7 +258,8 @@ export const joinedWords = ({ replicas: { length } }: ClusterModel) =>
 /** The seats of a replica at a time; none while it is not there, or gets no requests. */
 export function seatsAt(replica: Replica, at: number) {
   const run = replica.runAt(at);
-  if (!run || !replica.stayAt(at) || replica.ejectionAt(at)) return { taken: 0, all: 0 };
+  if (!run || !replica.stayAt(at) || replica.ejectionAt(at) || replica.deathAt(at))
+    return { taken: 0, all: 0 };
   const { axis, model } = run;
   const all = model.settings.max_batch_size;
   if (!axis || at < axis.from) return { taken: 0, all };
@@ -271,7 +272,7 @@ export function seatsAt(replica: Replica, at: number) {
 
 /** The requests that wait on a replica at a time. */
 export function queueAt(replica: Replica, at: number) {
-  const run = replica.stayAt(at) && replica.runAt(at);
+  const run = replica.stayAt(at) && !replica.deathAt(at) ? replica.runAt(at) : null;
   if (!run?.axis || at < run.axis.from) return 0;
   return run.model.measures.waiting[run.stepAt(at) - run.model.firstStep];
 }
@@ -300,6 +301,8 @@ export function presenceWords(model: ClusterModel, replica: Replica, at: number)
     const tried = at >= trial ? `; tried again since ${duration(trial)}` : "";
     return `${role}ejected at ${duration(from)}: ${why}${tried}`;
   }
+  const death = replica.deathAt(at);
+  if (death) return `${role}no engine since ${duration(death.from)}: ${death.why}`;
   const run = replica.runAt(at);
   const { taken, all } = seatsAt(replica, at);
   if (!run || !all) return `${role}not started`;

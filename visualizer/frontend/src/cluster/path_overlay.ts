@@ -18,6 +18,7 @@ const DIRECT = 10; // px between decision and admission that need no detour
 const LINE = 2.5;
 const BOLD = { size: 11, bold: true };
 const FLAG = 16; // px
+const AT_ONCE = 1e6; // us: a replica that is back so soon was not away
 
 const byTime = (a: { at: number }, b: { at: number }) => a.at - b.at;
 
@@ -41,32 +42,46 @@ export class PathOverlay extends Part<ClusterBoard> {
     });
   }
 
-  /** Where a replica left, or was ejected: a bar across its lanes, with the reason. */
+  /** Where a replica left or was ejected, or its engine ended: a bar across its lanes, with the reason or a word. */
   #drawEnds(scale: Scale) {
     const { painter, board: cluster } = this;
     const { ink, ground } = painter.theme;
     for (const { replica, top, height } of cluster.groups) {
-      const ends = replica.stays.flatMap(({ to, why }, i) =>
-        to === null ? [] : { at: to, why, until: replica.stays[i + 1]?.from },
-      );
-      const ejections = replica.ejections.map(({ from, to, why }) => ({
-        at: from,
-        why: `ejected: ${why}`,
-        until: to ?? undefined,
-      }));
-      let used = -Infinity; // the end of the words before
-      for (const { at, why, until = Infinity } of [...ends, ...ejections].sort(byTime)) {
+      const { stays, ejections, deaths } = replica;
+      const marks = [
+        ...stays.flatMap(({ to, why }, i) => {
+          const back = stays[i + 1]?.from ?? Infinity;
+          const word = back < (to ?? back) + AT_ONCE ? "rejoined" : "left";
+          return to === null ? [] : { at: to, why, word, isEnd: true };
+        }),
+        ...ejections.map(({ from, why }) => ({
+          at: from,
+          why: `ejected: ${why}`,
+          word: "ejected",
+          isEnd: false,
+        })),
+        ...deaths.map(({ from, why }) => ({ at: from, why, word: "engine ended", isEnd: false })),
+      ].sort(byTime);
+      const rows = [-Infinity, -Infinity, -Infinity]; // where the words in each row end
+      marks.forEach(({ at, why, word, isEnd }, i) => {
         const x = scale.at(at);
-        if (x < scale.left || x > scale.right) continue;
+        if (x < scale.left || x > scale.right) return;
         painter.fill(x, top + HEAD, 2.5, height - HEAD - 8, ink);
-        const room = Math.min(scale.right, scale.at(until)) - x - 9;
-        const isLeft = room < painter.measure(why, BOLD) && x - scale.left > room;
-        const words = painter.cut(why, isLeft ? x - scale.left - 9 : room, BOLD);
+        // The reason stands between two bars if it fits there, or a word; in front of the first bar are lanes.
+        const before = Math.max(scale.left, scale.at(marks[i - 1]?.at ?? -Infinity));
+        const after = Math.min(scale.right, scale.at(marks[i + 1]?.at ?? Infinity));
+        const fits = (room: number) => (painter.measure(why, BOLD) < room - 10 ? why : word);
+        const [inFront, behind] = [fits(i ? x - before : 0), fits(after - x)];
+        const isLeft = isEnd ? inFront === why : painter.measure(behind, BOLD) > after - x - 10;
+        const words = isLeft ? inFront : behind;
         const left = isLeft ? x - 5 - painter.measure(words, BOLD) : x + 7;
-        const y = top + HEAD + (left < used ? 26 : 12);
-        painter.text(words, left, y, { ...BOLD, halo: ground });
-        used = left + painter.measure(words, BOLD) + 4;
-      }
+        const row = Math.max(
+          rows.findIndex((end) => end < left),
+          0,
+        );
+        painter.text(words, left, top + HEAD + 12 + 14 * row, { ...BOLD, halo: ground });
+        rows[row] = left + painter.measure(words, BOLD) + 4;
+      });
     }
   }
 

@@ -11,6 +11,7 @@ import type { RequestSpan } from "../model/request_spans.ts";
 import { eventsOf } from "./cluster_chunk.ts";
 import type { ReplicaJoined } from "./cluster_lines.ts";
 
+const CLOCK_ERROR = 5000; // us by which a replica's time may be off
 const encoder = new TextEncoder();
 
 /** A time in which a replica was there, or in which it got no new requests. `to` is null while it lasts. */
@@ -38,6 +39,8 @@ export class Run {
   requests: Map<number, number>;
   /** The parts of the engine's run, in order. */
   parts: Run[];
+  /** The requests whose clients were told of an error. All parts share them, too. */
+  errors: { its: number; at: number; why: string }[];
   /** Number of its last event. */
   end: number | null = null;
 
@@ -49,6 +52,7 @@ export class Run {
     this.offset = replica.offset;
     this.engine = replica.engine;
     this.requests = before?.requests ?? new Map();
+    this.errors = before?.errors ?? [];
     this.parts = before?.parts ?? [];
     this.parts.push(this);
   }
@@ -99,6 +103,19 @@ export class Run {
   /** This part of the engine's run and the later ones. */
   get rest() {
     return this.parts.slice(this.parts.indexOf(this));
+  }
+
+  /**
+   * When its engine ended, and why; null if nothing says so. A client was told of an error, but the engine has logged
+   * neither the request's end nor a step since.
+   */
+  get died(): { at: number; why: string } | null {
+    const isOpen = (its: number) =>
+      this.parts.some((part) => part.span(its)) &&
+      !this.parts.some((part) => part.span(its)?.finished);
+    const error = this.errors.find(({ its }) => isOpen(its));
+    const last = this.parts.at(-1)?.axis?.to ?? -Infinity;
+    return error && last < error.at + CLOCK_ERROR ? error : null;
   }
 
   /** Whether it has a step to draw. */
@@ -232,6 +249,17 @@ export class Replica {
   /** The stay, or the ejection, at a time. */
   stayAt = (at: number) => intervalAt(this.stays, at);
   ejectionAt = (at: number) => intervalAt(this.ejections, at);
+
+  /** The times in which it was there without an engine, which had ended. */
+  get deaths(): Interval[] {
+    const { engines } = this;
+    return engines.flatMap(([{ died }], i) => {
+      const to = engines[i + 1]?.[0].began ?? this.left?.at ?? null;
+      return died ? { from: died.at, to, why: died.why } : [];
+    });
+  }
+
+  deathAt = (at: number) => intervalAt(this.deaths, at);
 
   /** When it left last before a time at which it is not there, and why; null if it had not joined yet. */
   leftBy(at: number): Interval | null {

@@ -237,7 +237,7 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
   /** The ground of the time in which the replica was not there, or got no new requests. */
   #drawPresence(painter: CanvasPainter, scale: Scale) {
     const { theme } = painter;
-    const { stays, ejections } = this.replica;
+    const { stays, ejections, deaths } = this.replica;
     const paint = (from: number, to: number, fill: string | CanvasPattern) => {
       const x = Math.max(scale.left, scale.at(from));
       const end = Math.min(scale.right, scale.at(to));
@@ -249,6 +249,7 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
       gone = to ?? Infinity;
     }
     paint(gone, Infinity, theme.band);
+    for (const { from, to } of deaths) paint(from, to ?? Infinity, theme.band);
     for (const { from, to } of ejections)
       paint(from, to ?? Infinity, painter.hatch(theme.rule, 1.4));
   }

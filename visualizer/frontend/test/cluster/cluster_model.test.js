@@ -174,6 +174,20 @@ test("a gap continues a run: its requests keep their ids, and what came before s
   assert.equal(model.runOf(model.routes[0]), first);
 });
 
+test("an engine has ended when a client got an error and its log does not go on", () => {
+  const error = failed(4, "b", 23_500, { noticed: "error", why: "killed by SIGKILL, and more" });
+  const model = modelOf(twoRuns(), error);
+  const b = model.replica("b");
+  assert.deepEqual(b.deaths, [{ from: 23_500, to: null, why: "killed by SIGKILL" }]);
+  assert.deepEqual(
+    [23_499, 23_500].map((at) => seatsAt(b, at).all),
+    [3, 0],
+  );
+  assertNames(presenceWords(model, b, 24_000), "no engine", "23.5 ms", "SIGKILL");
+  const logged = { type: "request_finished", request: 1, reason: "error" };
+  assert.deepEqual(modelOf(twoRuns(), error, of("b", 7, logged)).replica("b").deaths, []);
+});
+
 test("a request that fails over is told with what failed and what its client had", () => {
   const model = modelOf(
     twoRuns(),
