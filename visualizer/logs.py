@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import Event, EventLog, LogError, State
@@ -20,8 +20,9 @@ ClusterLogLike = ClusterLog | str | bytes | Path
 Logs = LogLike | Mapping[str, LogLike]  # one log, or several by name
 AXES = ("steps", "time")  # the units of a timeline
 LEVELS = ("lanes", "memory", "all")  # how much a board shows
-# The request to select: an id, None for no request, or "auto" for the request that the step is about.
-Select = int | Literal["auto"] | None
+# The request to select: its id or label, None for no request, or "auto" for the one that the step is
+# about.
+Select = int | str | None
 
 
 def check_level(level: str) -> str:
@@ -48,7 +49,9 @@ def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:
             scenario = find_scenario(log)
             if scenario is None and not isinstance(log, bytes) and is_index(Path(log)):
                 return log_of(IndexFile(Path(log)))
-            return scenario.log if scenario else read_source(log, LAST, tell=_warn)
+            if scenario is not None:
+                return scenario.log
+            return read_source(log, LAST, tell=_warn, tell_damage=_warn_of_damage)
     kind = type(log).__name__
     raise TypeError(f"log must be an EventLog, a path to a log, or JSON Lines, got {kind}")
 
@@ -57,6 +60,10 @@ def _warn(note: str) -> None:
     warnings.warn(
         f"the log is long: {note}. To keep all events, use read_source(path)", stacklevel=4
     )
+
+
+def _warn_of_damage(note: str) -> None:
+    warnings.warn(f"a part of the log cannot be read: {note}", stacklevel=4)
 
 
 def read_log(log: LogLike) -> EventLog:

@@ -14,6 +14,7 @@ from visualizer.indexed.indexed_log import Indexed, answer_of
 from visualizer.logs import ClusterLogLike, LogLike, Select, StepIndex, check_level, read_any
 from visualizer.reading.opening import opening
 from visualizer.reading.regimes import Regimes
+from visualizer.reading.why.find import selected_request
 from visualizer.reading.without_text import log_without_text
 from visualizer.scenario import find_scenario
 
@@ -87,9 +88,7 @@ def cluster_options(log: ClusterLog, at_ms: float | None, select: Select) -> dic
     if at_ms is not None:
         options["at"] = round(1000 * at_ms)
     if select != "auto":
-        if select is not None and select not in {row.request for row in read(log).decision_rows}:
-            raise ValueError(f"select must be the number of a routed request or None, got {select}")
-        options["selected"] = select
+        options["selected"] = selected_request(log, select)
     return options
 
 
@@ -130,7 +129,7 @@ def packed_log(
         options.pop("selected", None)
         options["step"] = step
     if select != "auto":
-        options["selected"] = select
+        options["selected"] = selected_request(events, select)
     return PackedLog(pack(events, index=index), options, False)
 
 

@@ -244,15 +244,19 @@ def _name(run: ReplicaRun, runs: int, part: int) -> str:
 
 
 class ClusterDecoder:
-    """Decodes the lines of one cluster log, in order, and checks that they follow each other."""
+    """Decodes the lines of one cluster log, in order, and checks that they follow each other.
+
+    is_first  no line has been decoded yet
+    has_gap   lines are known to be missing, so a replica's events need not follow each other
+    """
 
     def __init__(self) -> None:
-        self._is_first = True
+        self.is_first, self.has_gap = True, False
         self._ends: dict[str, int] = {}  # replica -> number of its last event
 
     def decode(self, line: bytes) -> AnyClusterEvent:
         """Return the event of a line. Raises LogError, without the line's number."""
-        hint = "; a cluster log must begin with cluster_started" if self._is_first else ""
+        hint = "; a cluster log must begin with cluster_started" if self.is_first else ""
         try:
             event: AnyClusterEvent = _decoder.decode(line)
             self._check(event)
@@ -261,9 +265,9 @@ class ClusterDecoder:
         return event
 
     def _check(self, event: AnyClusterEvent) -> None:
-        if self._is_first != isinstance(event, ClusterStarted):
+        if self.is_first != isinstance(event, ClusterStarted):
             raise LogError("cluster_started must be the first event, and only that")
-        self._is_first = False
+        self.is_first = False
         if isinstance(event, ClusterStarted):
             check_schema("cluster log", event.schema, CLUSTER_SCHEMA_VERSION)
         elif isinstance(event, Of):
@@ -273,6 +277,8 @@ class ClusterDecoder:
         end = self._ends.get(of.replica)
         if isinstance(of.event, RunStarted):
             check_schema("replica's log", of.event.schema, SCHEMA_VERSION)
+        elif self.has_gap:
+            pass
         elif end is None and not isinstance(of.event, Keyframe):
             raise LogError(
                 f"replica {of.replica}: its events must begin with run_started or keyframe"

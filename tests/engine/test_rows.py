@@ -87,6 +87,6 @@ def test_a_request_is_found_by_id_or_label_and_a_step_by_its_number() -> None:
 def test_an_empty_log_has_no_request_and_no_step() -> None:
     log = make_engine(Workload(EngineConfig(), [])).log
     assert not read(log).request_rows and not read(log).step_rows and not read(log).token_rows
-    for find, key in ((read(log).request, "Ada"), (read(log).step, 1)):
-        with raises_naming(LogError, "none"):
+    for find, key, known in ((read(log).request, "Ada", "no request"), (read(log).step, 1, "none")):
+        with raises_naming(LogError, known):
             find(key)

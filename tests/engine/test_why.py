@@ -18,7 +18,7 @@ from visualizer.reading.why import WhyError, why
 
 def test_what_the_log_does_not_know_is_an_error() -> None:
     log = scenario("preemption").run()
-    with raises_naming(WhyError, "request", 99, 1, 3):
+    with raises_naming(WhyError, "request", 99, "r1", "r3"):
         read(log).why(99)
     with raises_naming(WhyError, "step", 0, 1, 31):
         read(log).why(1, step=0)

@@ -189,7 +189,7 @@ def test_a_request_in_the_queue_and_an_unknown_one() -> None:
     assert read(engine.log).why_missed("chatcmpl-1234").kind == "waiting"
     with pytest.raises(WhyError, match="similar: chatcmpl-1234"):
         read(engine.log).why_missed("chatcmpl-1243")
-    with pytest.raises(WhyError, match="1 to 2"):
+    with pytest.raises(WhyError, match=r"first \(r1\), chatcmpl-1234 \(r2\)"):
         read(engine.log).why_slow(7)
 
 

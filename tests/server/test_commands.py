@@ -157,7 +157,7 @@ why gone.jsonl 1                            | "gone.jsonl: No such file"
 why file 1                                  | file
 why hit --stuck --step 999                  | step 999
 why vllm_tight Ivor                         | "similar: Ivo"
-why vllm_tight 77                           | "1 to 9"
+why vllm_tight 77                           | "Ada (r1)" "Ivo (r9)"
 why vllm_tight a                            | similar: Eva Hal
 why vllm_tight --stuck --missed             | "--missed and --stuck"
 why vllm_tight Ivo --step 999               | 999

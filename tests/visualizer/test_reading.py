@@ -4,15 +4,18 @@ import gzip
 import os
 import re
 from functools import cache
+from random import Random
 
 import pytest
 
-from engine import ClusterLog, EventLog, LogError
-from engine.core.log.vocabulary import Keyframe, RunStarted
+from engine import ClusterLog, Cost, EngineConfig, EventLog, LogError, Workload, simulate
+from engine.core.log.vocabulary import EventsMissing, Keyframe, RunStarted
+from engine.simulation.workload import poisson, uniform
 from server.core.event_log import TraceFile
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import storytellers
+from visualizer.reading.summary import summary
 from visualizer.sources import READERS, SourceError, read_source
 from visualizer.sources.feed import Feed
 from visualizer.sources.follow import FollowedFile
@@ -58,11 +61,14 @@ def test_bytes_may_be_cut_anywhere(data):
 
 def test_what_is_cut_off_at_the_end_is_left_out(data):
     whole = list(log())
-    assert list(read_source(data[:-10])) == whole[:-1]
+    assert list(read_source(data[:-10]))[:-1] == whole[:-1]
     packed = gzip.compress(data)
-    some = list(read_source(packed[: len(packed) // 2]))
+    notes: list[str] = []
+    *some, gap = read_source(packed[: len(packed) // 2], tell_damage=notes.append)
     assert 1 < len(some) < len(whole)
     assert some == whole[: len(some)]
+    assert isinstance(gap, EventsMissing)
+    assert_names([gap.message, notes], "gzip", f"line {len(some)}")
 
 
 def test_a_window_holds_the_last_events_after_the_state_of_the_earlier_ones(data):
@@ -118,13 +124,49 @@ def test_a_damaged_line_is_named_and_what_came_before_it_is_there(data):
     lines = data.splitlines(keepends=True)
     feed = Feed(READERS)
     assert feed.push(b"".join(lines[:9])) == list(log())[:9]
-    with raises_naming(SourceError, "line 10", "JSON"):
-        feed.push(b"{oh\n")
+    [gap] = feed.push(b"{oh\n")
+    assert_names([gap.message, feed.damage], "line 10", "JSON", "3 bytes")
     with raises_naming(LogError, "fit"):
         read_source(b"".join([lines[0], *lines[60:]]), last=2000)
-    with raises_naming(SourceError, "after line", "gzip"):
-        packed = gzip.compress(data, 0)
-        read_source(packed[:200] + bytes(300) + packed[500:])
+    notes: list[str] = []
+    packed = gzip.compress(data)
+    damaged = packed[: len(packed) // 2] + b"\xff" * 300
+    some = read_source(damaged, tell_damage=notes.append)
+    assert len(some) > 40
+    assert_names(notes, "gzip", f"line {len(some) - 1}")
+    for wrong in (packed[:20] + bytes(300), Random(1).randbytes(500), Random(2).randbytes(90)):
+        with raises_naming(SourceError, "no log"):
+            read_source(wrong)
+
+
+@pytest.mark.parametrize("cache", ["radix", "hash", "cluster"])
+def test_a_damaged_line_costs_what_it_said(cache):
+    whole = three_replicas() if cache == "cluster" else _tight(cache)
+    lines = whole.to_bytes().splitlines(keepends=True)
+    for seed in range(20):
+        at = Random(seed).randrange(1, len(lines))
+        notes: list[str] = []
+        some = read_source(
+            b"".join([*lines[:at], lines[at][:-9] + b"\n", *lines[at + 1 :]]),
+            tell_damage=notes.append,
+        )
+        assert_names(notes, f"line {at + 1}")
+        assert list(some)[:at] == list(whole)[:at]
+        for one in [some] if isinstance(some, EventLog) else some.replicas.values():
+            one.state()
+            summary(one)
+        known = set(map(str, some))
+        kept = sum(event in known for event in map(str, whole))
+        assert kept > len(lines) / 3, (seed, lines[at])
+
+
+def _tight(cache: str) -> EventLog:
+    config = EngineConfig(block_size=4, max_kv_tokens=160, prefix_cache=cache, max_batch_size=4)
+    lengths = {"prompt": uniform(1, 20), "output": uniform(1, 20)}
+    arrivals = Workload.generate(
+        30, arrivals=poisson(500), groups=3, shared_tokens=12, seed=3, **lengths
+    )
+    return simulate(arrivals, config, cost=Cost(base_ms=1, per_token_ms=0.1))
 
 
 def test_a_growing_file_is_followed_through_rotation_and_truncation(data, tmp_path):

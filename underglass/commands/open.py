@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from visualizer.logs import Select
 
 
-def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
+def open_logs(  # noqa: PLR0912, PLR0917 (typer needs one parameter per option)
     files: Names,
     follow: Annotated[
         bool, page_option("--follow", help="Follow a file, or standard input, while it grows.")
@@ -80,6 +80,8 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
 
     The page is served on this machine only, until Ctrl-C. Its address is secret.
     """
+    from engine.core.log import LogError
+
     check_theme(theme)
     exports = {"html": html, "perfetto": perfetto, "csv": csv, "summary": summarize}
     if follow:
@@ -119,7 +121,9 @@ def open_logs(  # noqa: PLR0917 (typer needs one parameter per option)
             typer.echo(html)
             if browser:
                 webbrowser.open(html.resolve().as_uri())
-    except OSError as error:
+    except (OSError, LogError) as error:
+        if isinstance(error, LogError):
+            fail(f"{files[0]}: {error}")
         fail(f"cannot write {error.filename}: {error.strerror}")
     if not any(exports.values()):
         serve(_routes(pages, logs), port, browser, host)
@@ -256,15 +260,11 @@ def _check_step(log: "EventLog", step: int | None) -> None:
 
 
 def _selected(log: "EventLog | ClusterLog", select: str) -> "Select":
-    from engine.core.log import EventLog
-
     if select in ("auto", "none"):
         return "auto" if select == "auto" else None
-    from visualizer.reading.why import WhyError
-    from visualizer.reading.why.find import request_named, request_names, routed_names
+    from visualizer.reading.why.find import selected_request
 
     try:
-        names = request_names(log) if isinstance(log, EventLog) else routed_names(log)
-        return request_named(names, select)
-    except WhyError as error:
-        fail(f"--select must be auto, none or a request of the log: {error}")
+        return selected_request(log, select)
+    except ValueError as error:
+        fail(f"--{error}".replace("None", "none", 1))

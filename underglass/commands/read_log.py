@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -44,12 +45,15 @@ def read_named(
             from visualizer.indexed.indexed_log import log_of
 
             log, whole = log_of(index), False  # it was checked when the index was made
+            for note in index.directory.damage:
+                _tell_damage(name, note)
         else:
             with _opened(name) as file:
                 log = read_source(
                     file,
                     last,
                     tell=lambda note: tell(f"{name} is long: {note}. Show all with --last 0"),
+                    tell_damage=partial(_tell_damage, name),
                 )
         if whole and isinstance(log, EventLog):
             log.state()
@@ -58,6 +62,10 @@ def read_named(
     except LogError as error:
         fail(f"{'standard input' if name == '-' else name}: {error}")
     return log if text else log_without_text(log)
+
+
+def _tell_damage(name: str, note: str) -> None:
+    tell(f"{name}: a part cannot be read, and answers are without it: {note}")
 
 
 def index_named(name: str, least: int) -> "IndexFile | None":

@@ -69,7 +69,7 @@ def index_pieces(
             writer.add(feed.push(data))
             yield
         writer.add(feed.end())
-        writer.end()
+        writer.end(feed.damage)
         yield
 
 

@@ -81,6 +81,7 @@ class Directory(msgspec.Struct):
     facts       of steps and requests, in the order in which they became final
     slices      the states without their tokens
     answers     what was asked of the log before, by question; see `IndexFile.answer`
+    damage      what of the log cannot be read, in words
     """
 
     vocabulary: int
@@ -92,6 +93,7 @@ class Directory(msgspec.Struct):
     facts: list[Part] = []
     slices: list[SavedKeyframe] = []
     answers: dict[str, Any] = {}
+    damage: list[str] = []
 
 
 def vocabulary_of(*, cluster: bool) -> Any:
@@ -141,14 +143,15 @@ class IndexWriter:
             if len(self._events) == EVENTS:
                 self._write_chunk()
 
-    def end(self) -> None:
-        """Write the rest. Raises LogError for a log without events."""
+    def end(self, damage: Sequence[str] = ()) -> None:
+        """Write the rest, and what of the log cannot be read. Raises LogError if it has no events."""
         if self._events:
             self._write_chunk()
         if self.directory is None:
             raise LogError("the log has no event yet")
         if not self.directory.cluster:
             self._add_facts(is_end=True)
+        self.directory.damage = [*damage]
         self.directory.facts = [Part(*self._write(packed)) for packed in self._facts]
         write_directory(self._file, self.directory)
 

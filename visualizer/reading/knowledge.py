@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.log import EventLog
-from engine.core.log.vocabulary import EventsMissing, Keyframe
+from engine.core.log.vocabulary import Keyframe
 from engine.simulation.facts import FACTS, Fact, Knowledge, knowledge
 
 WORDS: dict[str, Any] = json.loads(Path(__file__).with_name("knowledge.json").read_text("utf-8"))
@@ -80,12 +80,12 @@ def half_dot(source: Mapping[str, Any], fact: Fact) -> str:
     return str(WORDS["half_dot"]) if knowledge(source, fact) == "inferred" else ""
 
 
-def gap_words(event: EventsMissing) -> str:
-    """Say how many messages of a foreign log are missing, and why: "7 messages are missing here"."""
-    verb = "is" if event.count == 1 else "are"
-    noun = "message" if event.count == 1 else "messages"
-    messages = f"{event.count:,} {noun} {verb}" if event.count else "messages are"
-    why = f": {event.message}" if event.message else ""
+def gap_words(count: int, message: str) -> str:
+    """Say how many messages of a log are missing, and why: "7 messages are missing here"."""
+    verb = "is" if count == 1 else "are"
+    noun = "message" if count == 1 else "messages"
+    messages = f"{count:,} {noun} {verb}" if count else "messages are"
+    why = f": {message}" if message else ""
     return str(WORDS["gap"].format(messages=messages, why=why))
 
 

@@ -43,7 +43,7 @@ from visualizer.reading.rows.unknown import (
 from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.why import answer
 from visualizer.reading.why.elsewhere import why_missed_in_cluster
-from visualizer.reading.why.find import request_named
+from visualizer.reading.why.find import request_named, unique_names
 from visualizer.reading.why.log_index import WhyError
 from visualizer.reading.why.miss import WhyMissed
 from visualizer.reading.why.missed import why_missed
@@ -95,20 +95,20 @@ class Reading:
         return without_unknown(token_rows(self.log), TOKEN_FACTS, source_of(self.log))
 
     def request(self, key: int | str) -> RequestRow:
-        """Return the row of a request; of its samples, the first.
+        """Return the row of a request, given its id or name; of its samples, the first.
 
         Raises LogError if no request has this id or label, or if several requests have the label.
         """
         rows = self.request_rows
-        found = [row for row in rows if key in (row.request, row.label)]
-        if not found:
-            known = ", ".join(f"{row.request} ({row.label})" for row in rows) or "none"
-            raise LogError(f"request: {key!r} is not in this log; its requests are {known}")
-        firsts = {row.root: row for row in reversed(found)}
-        if len(firsts) > 1:
-            ids = ", ".join(str(row.request) for row in reversed(firsts.values()))
+        roots = list(dict.fromkeys(row.root for row in rows if row.label == key))
+        if len(roots) > 1:
+            ids = ", ".join(map(str, roots))
             raise LogError(f"request: several are labelled {key!r}; use one of their ids: {ids}")
-        return found[0]
+        try:
+            found = request_named(unique_names({row.request: row.label for row in rows}), key)
+        except WhyError as error:
+            raise LogError(str(error)) from error
+        return next(row for row in rows if row.request == found)
 
     def step(self, number: int) -> StepRow:
         """Return the row of a step. Raises LogError if the log does not have it."""

@@ -146,9 +146,10 @@ class _Summary:
             rows["KV blocks"] = evicted
         if knows.source:
             rows = {"source": knows.origin} | rows
-            gaps = self.log.of(v.EventsMissing)
-            if gaps:
-                rows["gaps"] = f"{len(gaps):,}, first: {gap_words(gaps[0])}"
+        if gaps := [one for part in known.steps for missing in part.missing for one in missing]:
+            rows["gaps"] = (
+                f"{len(gaps):,}, first: {gap_words(gaps[0]['count'], gaps[0]['message'])}"
+            )
         if why := part_words(self.log):
             span = {"first": steps[0], "last": steps[-1]} if steps else {"first": 0, "last": 0}
             words = WORDS["part"].format(

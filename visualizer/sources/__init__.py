@@ -46,6 +46,7 @@ def read_source(
     *,
     limit: int | None = None,
     tell: Callable[[str], None] = lambda _note: None,
+    tell_damage: Callable[[str], None] = lambda _note: None,
 ) -> EventLog | ClusterLog:
     """Read a log from a path, from bytes or from an open file, in chunks.
 
@@ -53,8 +54,9 @@ def read_source(
            ones; None keeps all events
     limit  how many unpacked bytes to accept; None accepts any number
     tell   is called with a note if events are left out
+    tell_damage  is called with a note for each line that cannot be read, and if the end is missing
 
-    Raises SourceError if the log exceeds `limit` or has a line that is damaged or of no known kind,
+    Raises SourceError if the log exceeds `limit`, or has a damaged line that it cannot go on without,
     OSError if the file cannot be read, and LogError if an event that goes into the keyframe contradicts
     the events before it.
     """
@@ -65,6 +67,8 @@ def read_source(
             before = feed.unpacked
             window.add(feed.push(data), feed.unpacked - before)
         window.add(feed.end(), 0)
+    for note in feed.damage:
+        tell_damage(note)
     if window.folded:
         tell(f"the first {window.folded:,} events are left out; the state they led to is shown")
     return window.log()

@@ -3,8 +3,10 @@
 Gzip is unpacked, and an incomplete last line is held back.
 """
 
+import codecs
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from engine.core.log import LogError
 from visualizer.sources.limits import MAX_FIRST_LINE, MAX_LINE
@@ -13,13 +15,19 @@ from visualizer.sources.reader import LogEvent, Reader, SourceError, Translator
 GZIP_MAGIC = b"\x1f\x8b"
 _PIECE = 1 << 20  # bytes unpacked at a time, so that a zip bomb is detected early
 _SHOWN = 40  # characters of a first line in an error message
+_MOST_DAMAGE = 20  # notes about what cannot be read
 
 
 class Feed:
-    """Reads one file or upload as its bytes arrive. `reader` is None before the first complete line."""
+    """Reads one file or upload as its bytes arrive.
+
+    reader  None before the first complete line
+    damage  what cannot be read: a note for each line, and for the end of the file; of many, the first
+    """
 
     def __init__(self, readers: Sequence[Reader], limit: int | None = None) -> None:
         self.reader: Reader | None = None
+        self.damage: list[str] = []
         self._readers = readers
         self._lines = Lines(limit)
         self._translator: Translator | None = None
@@ -44,27 +52,34 @@ class Feed:
                 events += self._translator.feed(line)
             except LogError as error:
                 named = self._in_line(error)
-                gap = self._translator.skip(str(named)) if self._translator else ()
-                if not gap:
+                gap = self._without(str(named), line)
+                if gap is None:
                     raise named from error.__cause__
                 events += gap
         return events
 
+    def _without(self, why: str, line: bytes = b"") -> Sequence[LogEvent] | None:
+        """Return the events with which the log goes on without a line; None if it cannot."""
+        gap = self._translator.skip(why, line) if self._translator else None
+        if gap is not None and len(self.damage) < _MOST_DAMAGE:
+            size = f" ({len(line):,} bytes)" if line else ""
+            self.damage.append(f"{why}{size}")
+        return gap
+
     def end(self) -> list[LogEvent]:
         """Return the last events. A last line without a line break was cut off and is dropped.
 
-        A translator that can go on without lines says so, also where gzip data was cut off.
-
-        Raises SourceError if there was no line at all.
+        The log says where it or its gzip data was cut off. Raises SourceError if there was no line.
         """
         if self._translator is None:
-            why = "its only line is cut off" if self._lines.torn else "it is empty"
+            torn = self._lines.rest
+            if _is_binary(torn):
+                raise _no_log(torn, self._readers)
+            why = "its only line is cut off" if torn else "it is empty"
             raise SourceError(f"the log has no complete line: {why}")
-        cut = (
-            f"the file was cut off after line {self._lines.number:,}" if self._lines.is_cut else ""
-        )
+        cut = self._lines.cut
         try:
-            return [*(self._translator.skip(cut) if cut else ()), *self._translator.end()]
+            return [*((self._without(cut) or ()) if cut else ()), *self._translator.end()]
         except LogError as error:
             raise self._in_line(error) from error.__cause__
 
@@ -84,10 +99,37 @@ def detect(first_line: bytes, readers: Iterable[Reader]) -> Reader:
     for reader in readers:
         if reader.recognizes(start):
             return reader
-    text = start[: 4 * _SHOWN].decode("utf-8", "replace")
-    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    raise _no_log(start, readers)
+
+
+def _is_binary(start: bytes) -> bool:
+    """Return whether a file that begins so is not text; a character may be cut off at its end."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return True
+    return any(character < " " and not character.isspace() for character in text)
+
+
+def _no_log(start: bytes, readers: Iterable[Reader]) -> SourceError:
     known = "; ".join(reader.title for reader in readers)
-    raise SourceError(f"line 1: no known log begins with {shown!r}. The known kinds are: {known}")
+    if _is_binary(start):
+        first = start[:8].hex(" ")
+        what = (
+            f"line 1: the file is no log, because it is not text: it begins with the bytes {first}"
+        )
+    else:
+        text = start[: 4 * _SHOWN].decode("utf-8", "replace")
+        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+        what = f"line 1: no known log begins with {shown!r}"
+    return SourceError(f"{what}. The known kinds are: {known}")
+
+
+def _undamaged(inflate: "zlib._Decompress", data: bytes) -> Iterator[bytes]:
+    """Unpack the bytes before damaged ones."""
+    with suppress(zlib.error):
+        for at in range(len(data)):
+            yield inflate.decompress(data[at : at + 1])
 
 
 class Lines:
@@ -105,12 +147,14 @@ class Lines:
         self._inflate = zlib.decompressobj(wbits=31)
         self._rest: list[bytes] = []  # pieces of the line that is not complete yet
         self._rest_size = 0
+        self._damaged = ""  # why the gzip data cannot be unpacked any further
         self.number = 0  # number of the last line returned
 
     def push(self, data: bytes) -> Iterator[bytes]:
         """Yield the lines that are complete, without their line breaks.
 
-        Raises SourceError for damaged gzip data, a line that is too long, and more bytes than `limit`.
+        Damaged gzip data is the end. Raises SourceError for it if there was no line before, for a line
+        that is too long, and for more bytes than `limit`.
         """
         if self._packed is None:
             data = self._start + data
@@ -128,14 +172,20 @@ class Lines:
             yield from self._split(piece)
 
     @property
-    def torn(self) -> int:
-        """The number of bytes after the last line break."""
-        return self._rest_size + (len(self._start) if self._packed is None else 0)
+    def rest(self) -> bytes:
+        """The bytes after the last line break."""
+        return self._start if self._packed is None else b"".join(self._rest)
 
     @property
-    def is_cut(self) -> bool:
-        """Whether the last line or the gzip data is not complete."""
-        return bool(self.torn or (self._packed and not self._inflate.eof))
+    def cut(self) -> str:
+        """Where the last line or the gzip data is cut off or damaged; "" if the file is whole."""
+        where = f"after line {self.number:,}"
+        if self._damaged:
+            return f"the gzip data is damaged {where}, so the rest cannot be read: {self._damaged}"
+        if self._packed and not self._inflate.eof:
+            return f"the gzip file was cut off {where}: how much is missing is unknown"
+        torn = len(self.rest)
+        return f"the file was cut off {where}, {torn:,} bytes into the next one" if torn else ""
 
     def _split(self, piece: bytes) -> Iterator[bytes]:
         first, *others = piece.split(b"\n")
@@ -157,18 +207,21 @@ class Lines:
                 yield line
 
     def _unpack(self, data: bytes) -> Iterator[bytes]:
-        while data:
+        while data and not self._damaged:
             if self._inflate.eof:  # another member follows, or padding
                 data = data.lstrip(b"\0")
                 if not data:
                     return
                 self._inflate = zlib.decompressobj(wbits=31)
+            before = self._inflate.copy()
             try:
                 piece = self._inflate.decompress(data, _PIECE)
             except zlib.error as error:
-                raise SourceError(
-                    f"the gzip data after line {self.number} is damaged: {error}"
-                ) from error
+                yield from _undamaged(before, data)
+                self._damaged = str(error)
+                if not self.number:
+                    raise SourceError(f"it is no log: its gzip data is damaged: {error}") from error
+                return
             data = self._inflate.unconsumed_tail or self._inflate.unused_data
             if piece:
                 yield piece

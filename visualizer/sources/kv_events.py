@@ -39,7 +39,7 @@ class KVTranslator(Translator):
     def __init__(self) -> None:
         self._state = State()  # after the events that were returned
         self._tree = KVTree(self._state)
-        self._has_begun = False
+        self._has_begun = self._is_broken = False
         self._held: list[Batch] = []  # messages held back until the block size is known
         self._next: dict[tuple[str, int], int] = {}  # the next expected number, by topic and rank
         self._start = 0  # when the run started, in microseconds since 1970
@@ -56,7 +56,14 @@ class KVTranslator(Translator):
             if size is None and len(self._held) < MOST_HELD:
                 return []
             return self._begin(size or 1)
-        return list(self._message(batch))
+        self._is_broken = True  # until the state has all of its events
+        events = list(self._message(batch))
+        self._is_broken = False
+        return events
+
+    def skip(self, why: str, line: bytes) -> list[Event] | None:
+        """See `Translator`. The number of the next message shows that one is missing."""
+        return None if self._is_broken or not self._has_begun else []
 
     def end(self) -> list[Event]:
         """Return the events that are held back if no message gave the block size."""

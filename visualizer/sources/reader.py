@@ -31,12 +31,13 @@ class Translator(Protocol):
     def feed(self, message: bytes) -> Sequence[LogEvent]:
         """Return the events of one line of a file, without its line break, or of one message."""
 
-    def skip(self, why: str) -> Sequence[LogEvent]:
-        """Go on without the damaged line that `feed` was given last: return events that say so.
+    def skip(self, why: str, line: bytes) -> Sequence[LogEvent] | None:
+        """Go on without a damaged line, which `feed` was given last: return events that say so.
 
-        `why` names the line. The default is none: the source cannot be read any further.
+        `why` names the line, or says where the file was cut off; then `line` is empty. The default is
+        None: the source cannot be read any further.
         """
-        return ()
+        return None
 
     def end(self) -> Sequence[LogEvent]:
         """Return the events that are left when the source has ended: none, if no line is held back."""

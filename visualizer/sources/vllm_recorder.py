@@ -110,10 +110,10 @@ class VllmTranslator(Translator):
             self._is_broken = True  # the state has some of its events
             raise SourceError(f"the line contradicts the earlier lines: {_why(error)}") from error
 
-    def skip(self, why: str) -> list[v.Event]:
+    def skip(self, why: str, line: bytes) -> list[v.Event] | None:
         """See `Translator`. Without its first line, a recording cannot be read."""
         if self._header is None or self._is_broken:
-            return []
+            return None
         self._has_gap = True
         return [self._gap(1, why)]
 

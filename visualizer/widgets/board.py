@@ -180,8 +180,8 @@ def show(
 
     step    the step to open; defaults to the step of this log's other panels, or if there are none,
             to the worst or the most eventful step (see `visualizer.reading.opening`)
-    select  the id of the request to select, None for no request, or "auto": the request that the
-            step is about
+    select  the id or label of the request to select, None for no request, or "auto": the request that
+            the step is about
     window  the first and last step that the timeline shows
     range   the first and last step to summarize
     axis    "steps", or "time" for wall time

@@ -21,6 +21,10 @@ _UNSET = -1  # on the wire: no cursor yet
 _AUTO = -2  # on the wire: the request with the most to see
 
 
+def _wire(request: int | None) -> int:
+    return -1 if request is None else request
+
+
 class ClusterBoard(PictureWidget):
     """A cluster log with a cursor in time and one selected request.
 
@@ -61,7 +65,7 @@ class ClusterBoard(PictureWidget):
             at=options.get("at", _UNSET),
             run=options["run"],
             level=check_level(level),
-            request=_AUTO if select == "auto" else -1 if select is None else select,
+            request=_AUTO if select == "auto" else _wire(options["selected"]),
         )
         self._seat: SeatProcess | None = None
         self.on_msg(self._answer)
@@ -88,7 +92,7 @@ class ClusterBoard(PictureWidget):
     @selected.setter
     def selected(self, request: int | None) -> None:
         options = cluster_options(self.events, None, request)
-        self.request = -1 if options["selected"] is None else int(str(options["selected"]))
+        self.request = _wire(options["selected"])
 
     def __repr__(self) -> str:
         log = self.events

@@ -32,6 +32,7 @@ from visualizer.logs import (
 )
 from visualizer.packed import pack, run_in_words, with_more
 from visualizer.reading.opening import opening
+from visualizer.reading.why.find import selected_request
 from visualizer.scenario import Scenario, find_scenario
 from visualizer.widgets.seat_process import SeatProcess
 
@@ -113,6 +114,8 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
             step, request = opening(events, self.steps, regimes)
         if select == "auto":
             select = self.steps.notable_request(step) if request is None else request
+        else:
+            select = selected_request(events, select)
         self.packed = pack(events)
         whole = len(self.packed) <= self.max_saved
         saved = self.packed if whole else _part(self, step)

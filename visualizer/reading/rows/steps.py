@@ -142,7 +142,7 @@ def _describe_outcome(row: StepRow, event: v.StepFinished) -> None:
         row.forced_tokens += gain.forced
         row.sampled_tokens = plus(row.sampled_tokens, len(gain.ids) - gain.forced)
         row.accepted_tokens += gain.accepted
-    if "start" in event.t:
+    if {"start", "scheduled", "end"} <= event.t.keys():
         start = event.t["start"]
         row.start_ms = in_ms(start)
         row.scheduling_ms = in_ms(event.t["scheduled"] - start)

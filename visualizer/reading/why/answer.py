@@ -54,7 +54,8 @@ class _Answer:
         yield f"Step {self.step}: {self.name(self.id)} {first}"
         yield from rest
         for gap in self.facts.gaps:
-            yield f"{gap_words(gap).capitalize()}."
+            words = gap_words(gap.count, gap.message)
+            yield f"{words[0].upper()}{words[1:]}."
 
     def _parts(self) -> Iterator[str]:
         """Yield the sentences; the first has no subject."""

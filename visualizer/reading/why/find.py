@@ -1,33 +1,46 @@
 """The names of a log's requests, and a request by its id or its label."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 
-from engine.cluster.events import ClusterEvent, Routed
+from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.events import Routed
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
-from visualizer.reading.why.log_index import LogIndex, WhyError
+from visualizer.logs import Select
+from visualizer.reading.why.log_index import LogIndex, WhyError, requests_words
 
 _MOST = 5
 
 
-def request_names(log: EventLog) -> dict[int, str]:
+def request_names(log: EventLog | ClusterLog) -> dict[int, str]:
     """Return each request's label, with its id if other requests have the same label; "r7" without one.
 
-    Samples have the label of the request that they fork off from.
+    Samples have the label of the request that they fork off from. The requests of a cluster have their
+    numbers there.
     """
+    if isinstance(log, ClusterLog):
+        routed = dict[int, str]()
+        for event in log:
+            if isinstance(event, Routed):
+                routed.setdefault(event.request, event.label)
+        return unique_names(routed)
     index = LogIndex.of(log.each(v.Keyframe, v.RequestArrived, v.Forked), len(log))
     return unique_names({request: index.labels[request] for request in index.spans})
 
 
-def routed_names(events: Iterable[ClusterEvent]) -> dict[int, str]:
-    """Return the same for the requests of a cluster, by their numbers there."""
-    labels: dict[int, str] = {}
-    for event in events:
-        if isinstance(event, Routed):
-            labels.setdefault(event.request, event.label)
-    return unique_names(labels)
+def selected_request(log: EventLog | ClusterLog, select: Select) -> int | None:
+    """Return the id of the request to select, of which `select` may be the label; None for none.
+
+    Raises ValueError for a request that is not in the log.
+    """
+    if select is None:
+        return None
+    try:
+        return request_named(request_names(log), select)
+    except WhyError as error:
+        raise ValueError(f"select must be auto, None or a request of the log: {error}") from error
 
 
 def unique_names(labels: Mapping[int, str]) -> dict[int, str]:
@@ -65,7 +78,9 @@ def request_named(names: Mapping[int, str], key: int | str) -> int:
         for name in get_close_matches(str(key), list(names.values()), n=_MOST, cutoff=0.5)
         if name not in near
     ]
-    known = f"its requests are {min(names)} to {max(names)}" if names else "it has no request"
+    known = requests_words(
+        {one: name.removesuffix(f" (r{one})") * (name != f"r{one}") for one, name in names.items()}
+    )
     if near and not str(key).isdigit():
         known = f"similar: {', '.join(near[:_MOST])}"
     raise WhyError(f"request: {key!r} is not in this log; {known}")

@@ -16,7 +16,7 @@ from visualizer.reading.messages import count
 from visualizer.reading.tour.cluster import BECAUSE
 from visualizer.reading.waterfall import Waterfall
 from visualizer.reading.why.answer import why
-from visualizer.reading.why.find import request_named, routed_names
+from visualizer.reading.why.find import request_named, request_names
 from visualizer.reading.why.log_index import LogIndex, WhyError
 
 HOPS: dict[c.Hop, str] = {
@@ -72,7 +72,7 @@ class RequestWay:
 
     def __init__(self, log: ClusterLog, request: int | str) -> None:
         """Raises WhyError for a request that was not routed."""
-        names = routed_names(log)
+        names = request_names(log)
         self.number = request_named(names, request)
         self.name = names[self.number]
         self.events = list[c.ClusterEvent]()

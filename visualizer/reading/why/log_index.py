@@ -1,13 +1,28 @@
 """Find the requests, steps and labels of a log in one pass over the events, without folding."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from engine.core.log import vocabulary as v
 
+_SHOWN = 6  # of the first and the last requests of a log
+
 
 class WhyError(ValueError):
     """The log has no such request or no such step."""
+
+
+def requests_words(labels: Mapping[int, str]) -> str:
+    """Say which requests a log has, by their names and ids: of many, the first and the last."""
+    if not labels:
+        return "it has no request"
+    if not any(labels.values()):
+        return f"its requests are r{min(labels)} to r{max(labels)}"
+    names = [f"{label} (r{one})" if label else f"r{one}" for one, label in labels.items()]
+    if len(names) > 2 * _SHOWN:
+        left_out = f"{len(names) - 2 * _SHOWN:,} others"
+        names = [*names[:_SHOWN], left_out, *names[-_SHOWN:]]
+    return f"its requests are {', '.join(names)}"
 
 
 @dataclass(slots=True)
@@ -86,8 +101,9 @@ class LogIndex:
         if not self.steps:
             raise WhyError("step: the log has no scheduled step yet; run one")
         if request not in self.spans:
-            known = f"{min(self.spans)} to {max(self.spans)}" if self.spans else "none"
-            raise WhyError(f"request: {request!r} is not in this log; its requests are {known}")
+            raise WhyError(
+                f"request: {request!r} is not in this log; {requests_words(self.labels)}"
+            )
         span, last = self.spans[request], max(self.steps)
         if step is None and span.begin is not None:
             lived = [number for number, at in self.steps.items() if span.begin < at < span.end]
