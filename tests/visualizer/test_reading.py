@@ -162,9 +162,9 @@ def test_a_damaged_line_costs_what_it_said(cache):
 
 def _tight(cache: str) -> EventLog:
     config = EngineConfig(block_size=4, max_kv_tokens=160, prefix_cache=cache, max_batch_size=4)
-    lengths = {"prompt": uniform(1, 20), "output": uniform(1, 20)}
+    size = uniform(1, 20)
     arrivals = Workload.generate(
-        30, arrivals=poisson(500), groups=3, shared_tokens=12, seed=3, **lengths
+        30, arrivals=poisson(500), prompt=size, output=size, groups=3, shared_tokens=12, seed=3
     )
     return simulate(arrivals, config, cost=Cost(base_ms=1, per_token_ms=0.1))
 
