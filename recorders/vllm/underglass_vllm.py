@@ -8,7 +8,8 @@ lines. Three parts, top down:
 - `_Recording` is mixed into vLLM's schedulers. It calls the recorder and decides nothing. An error
   of the recorder ends the recording, never the engine.
 - `Recorder` turns calls into lines. It runs in the scheduler's thread, so it only copies numbers.
-- `_Writer` compresses and writes in a thread of its own, twice a second, behind a bounded queue.
+- `_Writer` compresses and writes in a thread of its own, twice a second, behind a bounded queue. What
+  does not fit into the queue is lost and counted, and another file begins with the state after it.
 """
 
 import atexit
@@ -28,7 +29,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
 
-VERSION = 1  # of the lines
+VERSION = 2  # of the lines
 QUEUE = 10_000  # lines that may wait to be written; a line of a full step has about 2 KB
 FLUSH_SECONDS = 0.5  # what a crash may lose
 LOG = logging.getLogger("vllm.underglass")  # below "vllm", whose handlers print it
@@ -181,9 +182,8 @@ class _Recording:
 
 
 class _Known(msgspec.Struct):
-    """What has been written about a request: its number, and how many hashes and stored blocks."""
+    """What has been written about a request: how many hashes, and how many stored blocks."""
 
-    number: int
     hashes: int
     stored: int = 0
 
@@ -210,10 +210,11 @@ class Recorder:
         self._pool = self._manager.block_pool
         self._start = time.monotonic_ns()
         self._known: dict[str, _Known] = {}
-        self._ended: dict[str, int] = {}  # numbers of the requests that ended since the last line
+        self._numbers: dict[str, int] = {}  # of those, and of the requests that have just ended
         self._arrivals = self._step = self._began = 0
         self._ops: list[Op] = []  # since the last line
-        self._in_flight: dict[int, tuple[int, Any]] = {}  # by id of output: step and rows
+        self._ended: list[str] = []  # the requests that ended since then
+        self._in_flight: dict[int, tuple[int, Line]] = {}  # by id of output: step and batch
         self._refused: Op | None = None  # the head of the queue, if it found no blocks in this step
         self._lacks = ""  # the request that found no blocks last
         self._inside = False  # `schedule` or `update_from_output`
@@ -281,11 +282,22 @@ class Recorder:
         allocate, cache = self._manager.allocate_slots, self._pool.cache_full_blocks
         note, ops, empty = self._scheduler._note, self._ops, self._manager.empty_kv_cache_blocks
 
-        def allocate_slots(request: Any, *args: Any, **kwargs: Any) -> Any:
-            runs, first = request.status is RequestStatus.RUNNING, len(ops)
-            blocks = allocate(request, *args, **kwargs)
-            if blocks is not empty or not runs:  # most requests that run need no block
-                note("allocated", request, runs, blocks, first, (args, kwargs))
+        # Called for each request that runs, so it costs as little as possible: only `more` is packed,
+        # and it is empty for them. Most of them need no block.
+        def allocate_slots(
+            request: Any, tokens: int, *, num_lookahead_tokens: int = 0, **more: Any
+        ) -> Any:
+            first = len(ops)
+            if more:
+                blocks = allocate(
+                    request, tokens, num_lookahead_tokens=num_lookahead_tokens, **more
+                )
+            else:
+                blocks = allocate(request, tokens, num_lookahead_tokens=num_lookahead_tokens)
+                if blocks is empty:
+                    return blocks
+            more["num_lookahead_tokens"] = num_lookahead_tokens
+            note("allocated", request, blocks, first, tokens, more)
             return blocks
 
         def cache_full_blocks(request: Any, blocks: Any, **kwargs: Any) -> Any:
@@ -303,7 +315,8 @@ class Recorder:
         if key in self._known:
             raise RecordingError(f"request {key!r} continues a session, which is not recorded")
         self._arrivals += 1
-        self._known[key] = _Known(self._arrivals, len(request.block_hashes))
+        self._known[key] = _Known(len(request.block_hashes))
+        self._numbers[key] = self._arrivals
         now = self._now()
         at = int(request.arrival_time * 1e6) - self._header["unix_us"]  # at the API server
         self._put(
@@ -319,31 +332,30 @@ class Recorder:
 
     def step_begins(self) -> None:
         """A call of `schedule` begins."""
-        if self.writer.full_part == self._header["part"]:
+        if self.writer.full_part == self._header["part"] or self.writer.goes_on():
             self._header["part"] += 1
             self.writer.put(self._header | {"state": self._snapshot()})
         self._began, self._refused, self._inside = self._now(), None, True
 
-    def allocated(
-        self, request: Any, runs: bool, blocks: Any, first: int, given: tuple[Any, Line]
-    ) -> None:
+    def allocated(self, request: Any, blocks: Any, first: int, tokens: int, given: Line) -> None:
         """`allocate_slots` returned blocks, or None. `first`: the number of ops before the call."""
-        known = self._known[request.request_id]
+        number, runs = self._numbers[request.request_id], request.status is RequestStatus.RUNNING
         if blocks is None:
             self._lacks = request.request_id
             if not runs:
-                self._refused = [known.number, *self._refusal(request, *given)]
+                self._refused = [number, *self._refusal(request, tokens, given)]
             return
         new = _ids(blocks)
         if runs:
-            op = ["grow", known.number, new]
+            op = ["grow", number, new]
         else:
-            if given[1].get("delay_cache_blocks"):
+            if given.get("delay_cache_blocks"):
                 raise RecordingError("a KV connector loads blocks while a request waits")
             table = _ids(self._manager.get_blocks(request.request_id))
             cached = table[: len(table) - len(new)]
+            known = self._known[request.request_id]
             known.stored = max(known.stored, len(cached))
-            op = ["admit", known.number, cached, new]
+            op = ["admit", number, cached, new]
         self._ops.insert(first, op)  # the call may have stored some of these blocks already
 
     def stored(self, request: Any, blocks: Any, given: Line) -> None:
@@ -356,19 +368,21 @@ class Recorder:
             self._parents[blocks[index].block_id] = hashes[index - 1] if index else b""
         known = self._known[request.request_id]
         new = _Hashes(list(hashes[known.hashes : end]))
-        self._ops.append(["store", known.number, first, end - first, new])
+        number = self._numbers[request.request_id]
+        self._ops.append(["store", number, first, end - first, new])
         known.hashes, known.stored = max(known.hashes, end), end
 
     def preempted(self, request: Any) -> None:
         """A running request lost its blocks, because another one or itself found none."""
-        known, other = self._known[request.request_id], self._known.get(self._lacks)
-        known.stored = 0
-        self._ops.append(["preempt", known.number, other.number if other and self._inside else -1])
+        self._known[request.request_id].stored = 0
+        other = self._numbers.get(self._lacks, -1) if self._inside else -1
+        self._ops.append(["preempt", self._numbers[request.request_id], other])
 
     def finished(self, request: Any) -> None:
         """A request ended, and its blocks are about to be freed."""
-        number = self._known.pop(request.request_id).number
-        self._ended[request.request_id] = number
+        del self._known[request.request_id]
+        self._ended.append(request.request_id)
+        number = self._numbers[request.request_id]
         self._ops.append(["finish", number, str(request.get_finished_reason())])
 
     def cleared(self) -> None:
@@ -379,28 +393,22 @@ class Recorder:
     def scheduled(self, output: Any) -> None:
         """A call of `schedule` returned."""
         self._inside = False
-        known, requests = self._known, self._scheduler.requests
-        rows: list[tuple[Any, ...]] = [  # tuples: the garbage collector does not scan them
-            (known[key].number, requests[key].num_computed_tokens - count, count)
-            for key, count in output.num_scheduled_tokens.items()
-        ]
-        if drafts := output.scheduled_spec_decode_tokens:
-            for index, key in enumerate(output.num_scheduled_tokens):
-                if key in drafts:
-                    rows[index] += (self._tokens(drafts[key], len(drafts[key])),)
+        counts: dict[str, int] = output.num_scheduled_tokens
+        batch = self._batch(counts, output) if counts else {}
         head = self._head(output)
-        if not rows and not self._ops and (not requests or head == self._idle_head):
+        is_idle = not self._scheduler.requests or head == self._idle_head
+        if not counts and not self._ops and is_idle:
             return  # vLLM also calls `schedule` when nothing can run, over and over
-        self._idle_head = _NOTHING if rows else head
+        self._idle_head = _NOTHING if counts else head
         self._step += 1
-        self._in_flight[id(output)] = (self._step, rows)
+        self._in_flight[id(output)] = (self._step, batch)
         self._put(
             type="step",
             step=self._step,
             t=self._began,
             took=self._now() - self._began,
             ops=self._take_ops(),
-            rows=rows,
+            batch=batch,
             waiting=self._scheduler.get_request_counts()[1],
             head=head,
             free=self._pool.get_num_free_blocks(),
@@ -417,16 +425,16 @@ class Recorder:
             self.between_steps()
             return
         step, _ = self._in_flight.pop(id(output))
-        known, ended, with_ids = self._known, self._ended, self._with_tokens
-        gains = [
-            (ended.get(key) or known[key].number, list(ids) if with_ids else len(ids))
-            for client in clients.values()
-            for one in client.outputs
-            if (key := one.request_id) and (ids := one.new_token_ids)
-        ]
+        numbers = self._numbers
+        told = [one for client in clients.values() for one in client.outputs if one.new_token_ids]
+        gained: Line = {"requests": [numbers[one.request_id] for one in told]}
+        if self._with_tokens:
+            gained["ids"] = [list(one.new_token_ids) for one in told]
+        elif sum(lengths := [len(one.new_token_ids) for one in told]) > len(told):
+            gained["counts"] = lengths
         free = self._pool.get_num_free_blocks()
         self._put(
-            type="done", step=step, t=self._now(), gains=gains, ops=self._take_ops(), free=free
+            type="done", step=step, t=self._now(), gained=gained, ops=self._take_ops(), free=free
         )
 
     def between_steps(self) -> None:
@@ -446,8 +454,32 @@ class Recorder:
     def _take_ops(self) -> list[Op]:
         ops = list(self._ops)
         self._ops.clear()
+        for key in self._ended:
+            del self._numbers[key]
         self._ended.clear()
         return ops
+
+    def _batch(self, counts: dict[str, int], output: Any) -> Line:
+        """Return the rows of a step as columns.
+
+        The start of a row is written less the number of the step, and counts only where one is not 1.
+        So the columns of a batch that decodes are the same in each step, and take no room when they are
+        compressed.
+        """
+        step, requests = self._step + 1, self._scheduler.requests
+        batch: Line = {"requests": [self._numbers[key] for key in counts]}
+        if output.total_num_scheduled_tokens == len(counts):
+            batch["offsets"] = [requests[key].num_computed_tokens - 1 - step for key in counts]
+        else:
+            batch["offsets"] = [
+                requests[key].num_computed_tokens - count - step for key, count in counts.items()
+            ]
+            batch["counts"] = [*counts.values()]
+        if drafts := output.scheduled_spec_decode_tokens:
+            batch["drafts"] = [
+                [self._numbers[key], self._tokens(ids, len(ids))] for key, ids in drafts.items()
+            ]
+        return batch
 
     def _tokens(self, ids: Any, count: int) -> list[int] | int:
         return list(ids) if self._with_tokens and ids is not None else count
@@ -461,7 +493,8 @@ class Recorder:
         scheduler = self._scheduler
         if self._refused is not None or not scheduler.waiting:
             return self._refused
-        request, deferred = scheduler.waiting.peek_request(), scheduler.deferred_waiting
+        request = scheduler.waiting.peek_request()
+        deferred = getattr(scheduler, "deferred_waiting", ())  # since vLLM 0.32
         if request in deferred:
             request = next((one for one in scheduler.waiting if one not in deferred), None)
             if request is None:
@@ -476,20 +509,20 @@ class Recorder:
             reason = ("batch_full", 1, 0)
         elif not scheduler.scheduler_config.enable_chunked_prefill:
             reason = ("token_budget", request.num_tokens, left)
-        return [self._known[request.request_id].number, *reason]
+        return [self._numbers[request.request_id], *reason]
 
-    def _refusal(self, request: Any, args: Any, kwargs: Line) -> Op:
+    def _refusal(self, request: Any, tokens: int, given: Line) -> Op:
         """Return the reason for which vLLM gave a waiting request no blocks, need and have."""
         longest, size = self._scheduler.max_model_len, self._scheduler.block_size
-        hits = kwargs["new_computed_blocks"].blocks[0] if "new_computed_blocks" in kwargs else ()
+        hits = given["new_computed_blocks"].blocks[0] if "new_computed_blocks" in given else ()
         have = self._pool.get_num_free_blocks() - sum(not block.ref_cnt for block in hits)
         if self._scheduler.running:
             have -= getattr(self._manager, "watermark_blocks", 0)
         whole = -(-min(request.num_tokens, longest) // size) - len(hits)
-        if kwargs.get("full_sequence_must_fit") and whole > have:
+        if given.get("full_sequence_must_fit") and whole > have:
             return ["whole_sequence", whole, have]
-        end = request.num_computed_tokens + len(hits) * size + args[0]
-        end = min(end + kwargs.get("num_lookahead_tokens", 0), longest)
+        end = request.num_computed_tokens + len(hits) * size + tokens
+        end = min(end + given["num_lookahead_tokens"], longest)
         return ["no_free_blocks", -(-end // size) - len(hits), have]
 
     def _snapshot(self) -> Line:
@@ -503,7 +536,7 @@ class Recorder:
             "arrivals": self._arrivals,
             "requests": [
                 {
-                    "request": known.number,
+                    "request": self._numbers[key],
                     "id": key,
                     "prompt": self._tokens(one.prompt_token_ids, one.num_prompt_tokens),
                     "output": self._tokens(one.output_token_ids, one.num_output_tokens),
@@ -518,8 +551,8 @@ class Recorder:
                 for key, known in self._known.items()
                 for one in (requests[key],)
             ],
-            "running": [self._known[one.request_id].number for one in self._scheduler.running],
-            "waiting": [self._known[one.request_id].number for one in waiting],
+            "running": [self._numbers[one.request_id] for one in self._scheduler.running],
+            "waiting": [self._numbers[one.request_id] for one in waiting],
             "in_flight": list(self._in_flight.values()),
             "free": [block.block_id - 1 for block in free],
             "cached": [block.block_id - 1 for block in cached],
@@ -533,6 +566,9 @@ class _Writer(threading.Thread):
 
     A path that ends in ".gz" is compressed, and flushed so that a torn file can be read to its last
     flush. `full_part` is the last part with `limit` bytes of lines; the next header begins another.
+    A line that finds QUEUE lines waiting is lost, and so are those that follow, until the disk has
+    caught up and `goes_on` is true: the next header then begins another part, and the last line of the
+    part before says how many lines are lost.
     With a tokenizer's name, each token's text is written once per file, before a line that needs it.
     """
 
@@ -547,22 +583,45 @@ class _Writer(threading.Thread):
         self._encoder = msgspec.json.Encoder(enc_hook=self._salted)
         self._own_encoder = msgspec.json.Encoder(enc_hook=self._salted)  # of the scheduler's thread
         self._part, self.full_part = 1, 0
+        self._lost = 0  # lines since the queue was full
         self._open(path)
         self.start()
         atexit.register(self.close)
 
     def put(self, line: Line) -> None:
-        """Hand over a line. Raises RecordingError if writing failed, or is slower than the engine."""
+        """Hand over a line, which is lost if the disk is slow. Raises RecordingError if it fails."""
         if self._error is not None:
             raise RecordingError(f"{self._path} cannot be written: {self._error}")
-        if self._lines.qsize() >= QUEUE:
-            raise RecordingError(f"{QUEUE} lines wait for {self._path}: its disk is slow")
+        if self._lost or self._lines.qsize() >= QUEUE:
+            self._lost += 1
+            if self._lost == 1:
+                LOG.warning(
+                    "Underglass loses lines, because %s wait for %s: its disk is slow. It goes on in "
+                    "another part when the disk has caught up",
+                    QUEUE,
+                    self._path,
+                )
+            return
         # A thread that encodes each line would compete for the interpreter in every step.
         is_frequent = line["type"] in ("step", "done") and self._tokenizer is None
         self._lines.put(self._own_encoder.encode(line) if is_frequent else line)
 
+    def goes_on(self) -> bool:
+        """Return whether lines were lost and there is room for more: then a header must come next."""
+        if not self._lost or self._lines.qsize() > QUEUE // 2:
+            return False
+        self._lines.put(self._end_of_part())
+        return True
+
+    def _end_of_part(self) -> bytes:
+        """Return the line that says how many lines are lost."""
+        lost, self._lost = self._lost, 0
+        return self._own_encoder.encode({"type": "lost", "lines": lost})
+
     def close(self, seconds: float = 15) -> None:
         """Write what is left, for at most some seconds."""
+        if self._lost:
+            self._lines.put(self._end_of_part())
         self._ends.set()
         if seconds:
             self.join(seconds)
@@ -645,7 +704,7 @@ class _Writer(threading.Thread):
 
     def _new_pieces(self, line: Line) -> dict[int, str | list[int]]:
         """Return the text of each token id of a line that this file does not have yet."""
-        rows = [line.get("prompt"), *(row[-1] for row in line.get("gains", ()))]
+        rows = [line.get("prompt"), *line.get("gained", {}).get("ids", ())]
         for request in line.get("state", {}).get("requests", ()):
             rows += [request["prompt"], request["output"]]
         new = {id_ for row in rows if isinstance(row, list) for id_ in row} - self._seen

@@ -146,7 +146,7 @@ def test_the_lines_of_a_healthy_recording(recorder, tmp_path, monkeypatch):
     assert arrived["prompt"] == 3
     assert len(arrived["hashes"][0]) == 16
     assert "secret" not in text
-    assert step["rows"] == []
+    assert step["batch"] == {}
 
 
 @pytest.mark.parametrize("release", READ_BY_VLLM)
@@ -170,7 +170,7 @@ FAULTS = {
     "a disk slower than the engine": (
         "run.jsonl",
         {"QUEUE": 4, "_Writer.run": lambda self: None},
-        "4 lines wait",
+        "loses lines, because 4 wait",
     ),
     "an error when a request arrives": ("run.jsonl", {"Recorder.arrived": fail}, "a fault"),
     "an error before a step": ("run.jsonl", {"Recorder.step_begins": fail}, "a fault"),

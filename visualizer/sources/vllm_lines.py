@@ -4,14 +4,14 @@ A line with a block, a request or a length outside the limits is invalid, so tha
 use up the memory.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from visualizer.sources.limits import MAX_BLOCKS, MAX_PROMPT, MAX_REQUESTS
 
-VERSION = 1
+VERSIONS = (1, 2)
 
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 Block = Annotated[int, Meta(ge=0, lt=MAX_BLOCKS)]
@@ -56,6 +56,45 @@ class Gain(msgspec.Struct, array_like=True):
 
     request: Number
     tokens: Tokens
+
+
+class Batch(msgspec.Struct):
+    """The rows of a step as columns, since version 2.
+
+    offsets  where each row starts, less the number of the step
+    counts   the tokens of each row; None: one each
+    drafts   [request, drafts] of the rows that have some
+    """
+
+    requests: list[Number] = []
+    offsets: list[int] = []
+    counts: list[Length] | None = None
+    drafts: list[tuple[Number, Tokens]] = []
+
+    def rows(self, step: int) -> list[Row]:
+        """Return the rows of step number `step`. Raises ValueError if the columns do not fit."""
+        drafts = dict(self.drafts)
+        counts = self.counts or [1] * len(self.requests)
+        starts = [step + offset for offset in self.offsets]
+        if starts and not 0 <= min(starts) <= max(starts) <= MAX_PROMPT:
+            raise ValueError(f"a row of step {step} starts at {min(starts)} or {max(starts)}")
+        return [
+            Row(request, start, count, drafts.get(request, 0))
+            for request, start, count in zip(self.requests, starts, counts, strict=True)
+        ]
+
+
+class Gained(msgspec.Struct):
+    """The output tokens of a step as columns, since version 2: `ids`, or `counts`, or one each."""
+
+    requests: list[Number] = []
+    ids: list[list[TokenId]] | None = None
+    counts: list[Length] | None = None
+
+    def gains(self) -> list[Gain]:
+        """Return them by request. Raises ValueError if the columns differ in length."""
+        tokens: list[Any] = self.ids or self.counts or [1] * len(self.requests)
+        return [Gain(*one) for one in zip(self.requests, tokens, strict=True)]
 
 
 class Head(msgspec.Struct, array_like=True):
@@ -139,7 +178,7 @@ class Saved(msgspec.Struct):
     requests: list[SavedRequest]
     running: list[Number]
     waiting: list[Number]
-    in_flight: list[tuple[Count, list[Row]]]
+    in_flight: list[tuple[Count, list[Row] | Batch]]
     free: list[Block]  # in the order of allocation, including cached blocks
     cached: list[Block]
     hashes: list[str]
@@ -189,10 +228,11 @@ class Step(msgspec.Struct, tag_field="type", tag="step"):
     t: Count
     took: Count
     ops: list[Op]
-    rows: list[Row]
     waiting: Count
     head: Head | None
     free: Count
+    rows: list[Row] = []  # in version 1
+    batch: Batch = msgspec.field(default_factory=Batch)
 
 
 class Done(msgspec.Struct, tag_field="type", tag="done"):
@@ -200,9 +240,10 @@ class Done(msgspec.Struct, tag_field="type", tag="done"):
 
     step: Count
     t: Count
-    gains: list[Gain]
     ops: list[Op]
     free: Count
+    gains: list[Gain] = []  # in version 1
+    gained: Gained = msgspec.field(default_factory=Gained)
 
 
 class Between(msgspec.Struct, tag_field="type", tag="between"):
@@ -213,10 +254,21 @@ class Between(msgspec.Struct, tag_field="type", tag="between"):
     free: Count
 
 
+class Lost(msgspec.Struct, tag_field="type", tag="lost"):
+    """The last line of a file, if the disk was too slow for more. Another file may go on."""
+
+    lines: Count
+
+
+def rows_of(rows: list[Row] | Batch, step: int) -> list[Row]:
+    """Return the rows of a step in either version."""
+    return rows.rows(step) if isinstance(rows, Batch) else rows
+
+
 def known_ids(tokens: Tokens) -> list[int]:
     """Return token ids; -1 for each that was not recorded."""
     return [-1] * tokens if isinstance(tokens, int) else tokens
 
 
-Line = Header | Pieces | Arrived | Step | Done | Between
+Line = Header | Pieces | Arrived | Step | Done | Between | Lost
 decode = msgspec.json.Decoder(Line).decode

@@ -146,6 +146,9 @@ class VllmTranslator(Translator):
                 yield from self._finish_step(line)
             case lines.Between():
                 yield from self._ops(line.ops)
+            case lines.Lost():
+                why = f"the disk was too slow for {line.lines} more lines; the next part goes on"
+                yield v.EventsMissing(line.lines, why, {"at": self._at})
 
     def _add_pieces(self, line: lines.Header | lines.Pieces) -> None:
         self._pieces |= {
@@ -154,10 +157,10 @@ class VllmTranslator(Translator):
         }
 
     def _begin(self, header: lines.Header) -> v.Event:
-        if header.version != lines.VERSION:
+        if header.version not in lines.VERSIONS:
             raise ValueError(
-                f"version must be {lines.VERSION}, got {header.version}: open the recording with the "
-                "version of Underglass that the recorder came with"
+                f"version must be {lines.VERSIONS[-1]} or less, got {header.version}: open the "
+                "recording with the version of Underglass that the recorder came with"
             )
         self._header, settings = header, _settings(header.settings)
         start = foreign_start(
@@ -198,6 +201,7 @@ class VllmTranslator(Translator):
                 yield v.StepStarted(step)
         yield v.StepStarted(line.step)
         yield from self._ops(line.ops)
+        line.rows = line.rows or line.batch.rows(line.step)
         running = set(self._state.running)
         if others := [row.request for row in line.rows if row.request not in running]:
             yield from self._without(others, "is scheduled, but it is not in the batch")
@@ -240,7 +244,7 @@ class VllmTranslator(Translator):
         start, scheduled, rows = self._in_flight.pop(line.step)
         drafted = {row.request: len(lines.known_ids(row.drafts)) for row in rows if row.drafts}
         gains = []
-        for gain in line.gains:
+        for gain in line.gains or line.gained.gains():
             request = gain.request
             if request not in self._requests:
                 yield from self._without(
@@ -394,7 +398,9 @@ class VllmTranslator(Translator):
         """Return the state at the start of a rotated recording's later file, as a keyframe."""
         for one in saved.requests:
             self._requests[one.request] = _Request(one.hashes, one.stored)
-        self._in_flight = {step: (saved.t, saved.t, rows) for step, rows in saved.in_flight}
+        self._in_flight = {
+            step: (saved.t, saved.t, lines.rows_of(rows, step)) for step, rows in saved.in_flight
+        }
         return v.Keyframe(0, saved_state(saved, self._numbers, self._tokens, start))
 
 

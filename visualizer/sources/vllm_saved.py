@@ -5,7 +5,7 @@ from collections.abc import Callable
 from engine.core.log import vocabulary as v
 from engine.core.log.state import ROOT
 from visualizer.sources.hash_numbers import HashNumbers
-from visualizer.sources.vllm_lines import Saved, Tokens, known_ids
+from visualizer.sources.vllm_lines import Saved, Tokens, known_ids, rows_of
 
 
 def saved_state(
@@ -51,7 +51,8 @@ def saved_state(
         )
     plans = {
         step: [
-            v.ScheduledRow(row.request, row.start, row.count, known_ids(row.drafts)) for row in rows
+            v.ScheduledRow(row.request, row.start, row.count, known_ids(row.drafts))
+            for row in rows_of(rows, step)
         ]
         for step, rows in saved.in_flight
     }
