@@ -453,7 +453,7 @@ export class State {
     for (let id = node; id !== ROOT; ) {
       const own = this.#writable(this.nodes, this.node(id));
       own.lock_ref += by;
-      own.last = this.tick;
+      if (by >= 0) own.last = this.tick; // giving up a lock is no access
       own.used = this.step;
       id = own.parent;
     }
@@ -766,6 +766,10 @@ export class State {
       this.waitingCount--;
       if (request.preemptions) this.suspendedCount--;
     } else this.running = this.running.filter((id) => id !== request.id);
+    if (!this.isHashed && request.num_computed_tokens >= request.prompt_length) {
+      for (const { id } of this.path(request.last_node))
+        this.#writable(this.nodes, this.node(id)).last = this.tick + 1;
+    }
     this.#release(request);
     this.requests.delete(request.id);
     this.lanes = leaveLane(this.lanes, request.id, this.step);
