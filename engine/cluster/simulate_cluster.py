@@ -6,7 +6,7 @@ takes what happens next, on whichever replica, from one queue that is ordered by
     news    events of a replica reach the gateway, `lag_ms` after they happened
     tokens  a step ended: its tokens pass through the gateway
     move    the KV of a prompt has arrived at its decode replica (`roles.py`)
-    death   a replica dies in the middle of its step
+    fault   a replica stops in the middle of its step, the router learns of it, or it joins again
     input   a request arrives at the gateway, is routed, and arrives at its replica at once
     step    a replica takes in what arrived while it was computing, and runs the next step
 
@@ -22,7 +22,7 @@ import gc
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -31,6 +31,7 @@ from typing import Any
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.dispatcher import Dispatcher
 from engine.cluster.events import Controlled, Moved
+from engine.cluster.recorded_faults import Fault
 from engine.cluster.router import Router
 from engine.cluster.simulated_roles import Move, Roles, prefill_of
 from engine.core.config import EngineConfig, checked
@@ -43,7 +44,7 @@ from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner, VirtualCl
 from engine.simulation.simulate import ReplayEngine, at_us
 from engine.simulation.workload import Abort, Arrival, Clear, Input, Workload
 
-_NEWS, _TOKENS, _MOVE, _DEATH, _INPUT, _STEP = range(6)
+_NEWS, _TOKENS, _MOVE, _FAULT, _INPUT, _STEP = range(6)
 
 
 def simulate_cluster(
@@ -56,6 +57,7 @@ def simulate_cluster(
     lag_ms: float = 50.0,
     roles: Roles | None = None,
     fail: Mapping[str, float] | None = None,
+    faults: Sequence[Fault] = (),
     log: ClusterLog | None = None,
     **parts: Any,
 ) -> ClusterLog:
@@ -67,6 +69,7 @@ def simulate_cluster(
     lag_ms    how long an event takes from a replica to the router
     roles     how many replicas prefill, and how many decode, instead of `replicas`
     fail      replica -> when it dies, in ms
+    faults    the same for replicas that come back, or whose death is noticed later
     log       where to write, for example a ClusterLog with a window for a long run
     parts     passed on to every `Engine`, as copies: policy, pool, tree, eviction, drafter
 
@@ -82,13 +85,20 @@ def simulate_cluster(
         router, ClusterLog() if log is None else log, round(lag_ms * US_PER_MS), roles
     )
     config = checked(config)
-    for number in range(replicas if roles is None else roles.prefill + roles.decode):
+    faults = [*faults, *(Fault(name, at, at) for name, at in (fail or {}).items())]
+    kept = {fault.replica for fault in faults if not fault.is_new}
+
+    def start(number: int) -> _Replica:
         runner = copy.deepcopy(cost) if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
-        role, feed = "" if roles is None else roles.of(number), _Feed(runner.clock)
+        feed = _Feed(runner.clock, is_kept=str(number) in kept)
         engine = ReplayEngine(runner, config, workload, log=feed, **copy.deepcopy(parts))
-        cluster.join(_Replica(str(number), role, runner.clock, feed, engine))
-    for name, at_ms in (fail or {}).items():
-        cluster.plan_death(name, round(at_ms * US_PER_MS))
+        role = "" if roles is None else roles.of(number)
+        return _Replica(str(number), role, runner.clock, feed, engine)
+
+    for number in range(replicas if roles is None else roles.prefill + roles.decode):
+        cluster.join(start(number))
+    for fault in faults:
+        cluster.plan_fault(fault, start)
     with _seldom_collecting():
         cluster.run(workload)
     return cluster.log
@@ -106,11 +116,15 @@ def _seldom_collecting() -> Iterator[None]:
 
 
 class _Feed(EventLog):
-    """The log of an engine, which the gateway reads: events in batches of the same time."""
+    """The log of an engine, which the gateway reads: events in batches of the same time.
 
-    def __init__(self, clock: VirtualClock) -> None:
+    is_kept  keep all events, for the keyframe with which a gateway joins again
+    """
+
+    def __init__(self, clock: VirtualClock, *, is_kept: bool) -> None:
         super().__init__()
         self._clock = clock
+        self._is_kept = is_kept
         self._next_seq = 0
         self._unread: list[tuple[int, list[Event]]] = []
 
@@ -124,6 +138,12 @@ class _Feed(EventLog):
             self._unread.append((now, []))
         self._unread[-1][1].append(event)
         self._next_seq += 1
+        if self._is_kept:
+            super().append(event)
+
+    def summarize(self) -> None:
+        """Put a keyframe in the place of the unread events."""
+        self._unread = [(self._clock.now(), [self.state().keyframe()])]
 
     def take(self) -> list[tuple[int, list[Event]]]:
         """Return the batches since the last call, each with its time."""
@@ -141,6 +161,7 @@ class _Replica:
     news      batches of events on their way to the gateway, each with the time at which it left
     read      the number of events that reached the gateway
     is_awake  a step is planned
+    is_dead   it has stopped, and does nothing more
     """
 
     id: str
@@ -190,20 +211,29 @@ class _Cluster:
         self._live: dict[int, _Live] = {}
         self._next_request = 1
         self._now = 0
+        self._returns = 0  # replicas that will join again
+        self._parked: list[int] = []  # requests that wait for one of them
 
     def join(self, replica: _Replica) -> None:
-        """Add a replica at time 0. Its first event, run_started, is known at once."""
+        """Add a replica. Its first event, run_started or a keyframe, is known at once."""
         self._replicas[replica.id] = replica
-        self._dispatcher.join(replica.id, replica.engine.config.block_size, 0, role=replica.role)
-        replica.news += replica.feed.take()
-        self._deliver(replica, 0)
+        size = replica.engine.config.block_size
+        self._dispatcher.join(replica.id, size, self._now, role=replica.role)
+        for _, events in replica.feed.take():
+            replica.news.append((self._now, events))
+        self._deliver(replica, self._now)
 
-    def plan_death(self, name: str, at: int) -> None:
-        """Let a replica die at a time. Raises ValueError for an unknown one."""
-        if name not in self._replicas:
+    def plan_fault(self, fault: Fault, start: Callable[[int], _Replica]) -> None:
+        """Let a replica fail. `start` makes another one. Raises ValueError for an unknown replica."""
+        if (name := fault.replica) not in self._replicas:
             known = ", ".join(self._replicas)
             raise ValueError(f"fail: there is no replica {name!r}; the replicas are {known}")
-        self._plan(at, _DEATH, self._die, self._replicas[name])
+        self._plan(round(fault.at_ms * US_PER_MS), _FAULT, self._stop, name)
+        self._plan(round(fault.noticed_ms * US_PER_MS), _FAULT, self._leave, name, fault.why)
+        if fault.back_ms is not None:
+            self._returns += 1
+            new = start if fault.is_new else None
+            self._plan(round(fault.back_ms * US_PER_MS), _FAULT, self._return, name, new)
 
     def run(self, workload: Workload) -> None:
         """Serve all inputs."""
@@ -257,12 +287,21 @@ class _Cluster:
         """Route a request: with roles, to a replica that computes its prompt."""
         live = self._live[request]
         live.move = None
+        if self._parks(request):
+            return
         if live.output:
             live.arrival = dataclasses.replace(live.arrival, begun=Begun(0, list(live.output)))
         if self._prefills_elsewhere(live.arrival):
             self._send(self._choose(request, "prefill"), prefill_of(live.arrival), request)
         else:
             self._send(self._choose(request, "decode"), live.arrival, request)
+
+    def _parks(self, request: int) -> bool:
+        """Let a request wait if there is no replica that decodes, but will be."""
+        if not self._returns or self._among("decode"):
+            return False
+        self._parked.append(request)
+        return True
 
     def _prefills_elsewhere(self, one: Arrival) -> bool:
         """Return whether a prompt is computed on a prefill replica."""
@@ -285,13 +324,15 @@ class _Cluster:
         return live.replica
 
     def _among(self, role: str) -> list[str]:
-        """Return the replicas with a role that are alive."""
-        every = self._replicas.values()
-        return [one.id for one in every if one.role == role and not one.is_dead]
+        """Return the replicas with a role that are present; without roles, of all."""
+        every = [self._replicas[name] for name in self._dispatcher.replicas]
+        return [one.id for one in every if one.role in ("", role)]
 
     def _hand_over(self, request: int, source: _Replica) -> None:
         """Choose a decode replica for a computed prompt, and move its blocks there."""
         assert self._roles is not None
+        if self._parks(request):
+            return
         live, target = self._live[request], self._choose(request, "decode")
         prompt = list(live.arrival.prompt)
         live.move = Move.start(self._roles, prompt, source.id, source.engine, target.engine)
@@ -406,17 +447,41 @@ class _Cluster:
                 self._dispatcher.event(replica.id, replica.read, event, self._now)
                 replica.read += 1
 
-    def _die(self, replica: _Replica) -> None:
-        """Let a replica die. What it had sent still arrives; its unfinished step is lost."""
-        if replica.is_dead:
+    def _stop(self, name: str) -> None:
+        """Stop a replica. What it had sent still arrives; its unfinished step is lost."""
+        replica = self._replicas[name]
+        if not replica.is_dead:
+            self._deliver(replica, self._now)
+            replica.is_dead = True
+            replica.news.clear()
+
+    def _leave(self, name: str, why: str) -> None:
+        """Send the requests of a replica that has stopped to others."""
+        if name not in self._dispatcher.replicas:
             return
-        self._deliver(replica, self._now)
-        replica.is_dead = True
-        replica.news.clear()
-        is_alive = any(not one.is_dead for one in self._replicas.values())
-        for request in self._dispatcher.leave(replica.id, "it died", self._now):
-            if is_alive:
+        for request in self._dispatcher.leave(name, why, self._now):
+            if self._dispatcher.replicas or self._returns:
                 self._route(request)
             else:
                 self._dispatcher.lost(request, self._now, again=False)
                 del self._live[request]
+
+    def _return(self, name: str, start: Callable[[int], _Replica] | None) -> None:
+        """Let a replica join again, as another engine or with the cache that it had."""
+        self._returns -= 1
+        old = self._replicas[name]
+        if name in self._dispatcher.replicas:
+            return
+        if start is not None:
+            replica = start(int(name))
+        else:
+            for request in list(old.engine.requests):
+                old.engine.abort(request)
+            old.feed.summarize()
+            replica = _Replica(name, old.role, old.clock, old.feed, old.engine)
+            replica.read = old.feed.next_seq - 1  # the keyframe has the last event's number
+        replica.clock.skip_to(self._now)
+        self.join(replica)
+        parked, self._parked = self._parked, []
+        for request in parked:
+            self._route(request)

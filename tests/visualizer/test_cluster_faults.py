@@ -5,9 +5,11 @@ import pytest
 from engine import ClusterLog
 from engine.cluster import events as c
 from engine.cluster.cluster_log import RunCounter
+from engine.cluster.recorded_faults import Fault, recorded_faults
+from engine.cluster.simulate_cluster import simulate_cluster
 from engine.core.log import vocabulary as v
 from tests.facts import assert_names
-from tests.visualizer.clusters import faults, three_replicas
+from tests.visualizer.clusters import COST, config, faults, speakers, three_replicas
 from visualizer import read
 from visualizer.comparing.cluster_study import ClusterChange, study_cluster
 from visualizer.reading.summary import summary
@@ -77,17 +79,30 @@ def test_what_if_replays_all_requests_that_reached_a_replica(log):
     rows = read(log).decision_rows
     placed = {row.request for row in rows if row.its_request is not None}
     study = study_cluster(log, [ClusterChange(replicas=3, router="round_robin")])
+    gone = recorded_faults(log, {"": range(2)})
+    assert len(gone) == 1
     for run in (study.replayed, *study.changed.values()):
         replayed = read(run).decision_rows
-        assert len(replayed) == len(placed)
-        assert all(row.ttft_ms is not None for row in replayed)
+        answered = {row.request for row in replayed if row.ttft_ms is not None}
+        assert len(answered) == len({row.request for row in replayed}) == len(placed)
+        for row in replayed:
+            assert row.replica != "0" or not gone[0].noticed_ms < row.routed_ms < gone[0].back_ms
+    continued = [
+        {row.request for row in read(one).decision_rows if row.output_tokens}
+        for one in (log, study.replayed)
+    ]
+    assert abs(len(continued[0]) - len(continued[1])) <= 1
     absent = len({row.request for row in rows}) - len(placed)
     assert any(f"{absent} request" in note for note in study.notes) == bool(absent)
 
 
 def test_an_unchanged_replay_of_a_simulated_cluster_is_the_same():
-    log = three_replicas()
-    assert read(study_cluster(log, []).replayed).decision_rows == read(log).decision_rows
+    away = Fault("1", 240.0, 240.0, 400.0)
+    faulty = simulate_cluster(
+        speakers(seed=2), config(), cost=COST, replicas=3, router="prefix_tree", faults=[away]
+    )
+    for log in (three_replicas(), faulty):
+        assert read(study_cluster(log, []).replayed).decision_rows == read(log).decision_rows
 
 
 def test_a_window_begins_with_what_is_ejected():

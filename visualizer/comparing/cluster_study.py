@@ -4,8 +4,8 @@
 
 All requests of the log come again at the recorded times, with the same answers, to simulated replicas.
 The prices of a step are fitted to the steps of all replicas. The replay without a change says how far a
-number can be trusted: what it gets wrong, a changed one gets wrong, too. The faults of the recorded run
-are not replayed.
+number can be trusted: what it gets wrong, a changed one gets wrong, too. A replica that was gone in the
+recorded run is gone in the replays at the same times.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ from typing import Any
 from engine.cluster import ROUTERS, router_named
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.recorded_faults import recorded_faults
 from engine.cluster.recorded_workload import RecordedWorkload, recorded_workload
 from engine.cluster.router import option_names
 from engine.cluster.simulate_cluster import simulate_cluster
@@ -162,15 +163,21 @@ class _Replay:
         """Return the log of a replay."""
         config = changed_config(self._started, dict(change.settings))
         sizes = change.roles or (self._roles if change.replicas is None else None)
+        replicas = change.replicas or self._replicas
+        places = {"": range(sum(sizes) if sizes else replicas)}
+        if sizes is not None and sizes == self._roles:
+            prefill = range(sizes[0])
+            places = {"prefill": prefill, "decode": range(sizes[0], sum(sizes))}
         try:
             return simulate_cluster(
                 work.workload,
                 config,
                 cost=self._cost,
-                replicas=change.replicas or self._replicas,
+                replicas=replicas,
                 router=self._router(change.router),
                 lag_ms=LAG_MS,
                 roles=Roles(*sizes, self._transfer(config)) if sizes else None,
+                faults=recorded_faults(self._log, places),
             )
         except RequestError as error:
             raise ConfigError(
@@ -231,6 +238,8 @@ def _measures(log: ClusterLog) -> dict[str, float | None]:
         tail[0]: quantile(ttft, tail[1]) if ttft else None,
         "prompt tokens found, %": _found(rows),
     }
+    if continued := len({row.request for row in rows if row.output_tokens}):
+        measures["requests continued"] = continued
     for replica in dict.fromkeys(one.replica for one in log if isinstance(one, c.ReplicaJoined)):
         its = [row for row in rows if row.replica == replica]
         measures[f"replica {replica}: requests"] = len(its)
@@ -266,8 +275,8 @@ def _notes(log: ClusterLog, work: RecordedWorkload, *, has_roles: bool) -> list[
     if left:
         times = "once" if len(left) == 1 else f"{len(left)} times"
         notes.append(
-            f"A replica left {times} while the log was recorded; in the replays all stay, so that "
-            "what the fault cost is part of the difference between recorded and replayed."
+            f"A replica left {times} while the log was recorded. In the replays it is gone, too, from "
+            "its first failure until it was back, and its requests go on at others."
         )
     return notes
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from engine import ClusterLog, Cost, EngineConfig, SamplingParams, Workload, simulate_cluster
 from engine.cluster import ROUTERS, Decision
 from engine.cluster.events import Routed
+from engine.cluster.recorded_faults import Fault
 from engine.simulation.workload import Abort, Answer, Arrival, Clear, Input
 
 COST = Cost(10, 0.25, cpu_ms=1)
@@ -20,7 +21,7 @@ class Case:
     replicas: int = 2
     router: str = "prefix_events"
     lag_ms: float = 0.0
-    fail: dict[str, float] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
 
     def run(self, log: ClusterLog | None = None) -> ClusterLog:
         return simulate_cluster(
@@ -30,7 +31,7 @@ class Case:
             replicas=self.replicas,
             router=self.router,
             lag_ms=self.lag_ms,
-            fail=self.fail,
+            faults=self.faults,
             log=log,
         )
 
@@ -109,8 +110,16 @@ def cases(draw: st.DrawFn, gap_ms: st.SearchStrategy[float] = GAPS) -> Case:
         replicas,
         draw(st.sampled_from(sorted(ROUTERS))),
         draw(st.sampled_from([0.0, 2.5, 50.0])),
-        {
-            str(number): draw(st.sampled_from([0.0, 7.0, 14.0, 33.0, 90.0]))
-            for number in range(dying)
-        },
+        [draw(faults(str(number))) for number in range(dying)],
+    )
+
+
+@st.composite
+def faults(draw: st.DrawFn, replica: str) -> Fault:
+    """A replica that stops, is missed at once or later, and may come back with or without its cache."""
+    at = draw(st.sampled_from([0.0, 7.0, 14.0, 33.0, 90.0]))
+    noticed = at + draw(st.sampled_from([0.0, 0.0, 12.5]))
+    back = draw(st.sampled_from([None, 0.0, 40.0]))
+    return Fault(
+        replica, at, noticed, back if back is None else noticed + back, draw(st.booleans())
     )

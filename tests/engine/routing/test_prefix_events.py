@@ -146,7 +146,7 @@ def test_a_replica_that_left_is_forgotten() -> None:
 @given(cases(gap_ms=st.just(10_000.0)))
 def test_predictions_hold_exactly_when_the_news_has_arrived(case: Case) -> None:
     case.router = "prefix_events"
-    case.fail = {}
+    case.faults = []
     rows = read(case.run()).decision_rows
     admitted = [row for row in rows if row.cached_tokens is not None]
     assert [row.predicted_tokens for row in admitted] == [row.cached_tokens for row in admitted]

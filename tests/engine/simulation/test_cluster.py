@@ -32,7 +32,7 @@ def without_start(log: object) -> list[object]:
 @settings(max_examples=50, deadline=None)
 @given(cases())
 def test_one_replica_does_what_simulate_does(case: Case) -> None:
-    case.replicas, case.fail = 1, {}
+    case.replicas, case.faults = 1, []
     alone = simulate(case.workload, case.config, cost=COST)
     assert without_start(case.run().replicas["0"]) == without_start(alone)
 
@@ -57,6 +57,8 @@ def test_causes_come_before_effects(case: Case) -> None:
                 placed[event.replica, event.its_request] = event.request
             case c.ReplicaLeft():
                 left[event.replica] = event.t["at"]
+            case c.ReplicaJoined():
+                left.pop(event.replica, None)
             case c.Of():
                 assert event.replica not in left
     for replica, its in log.replicas.items():
@@ -79,7 +81,7 @@ def test_causes_come_before_effects(case: Case) -> None:
 def test_every_request_ends_on_one_replica_or_is_lost(case: Case) -> None:
     log = case.run()
     died = {event.replica for event in log if isinstance(event, c.ReplicaLeft)}
-    assert died == set(case.fail)
+    assert died == {fault.replica for fault in case.faults}
     for replica, its in log.replicas.items():
         assert replica in died or not its.state().requests
     rows: dict[int, list] = {}
