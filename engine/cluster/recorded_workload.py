@@ -8,15 +8,14 @@ prompt on a prefill replica. A connection (LMTP) has several streams, and each o
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog, Part, RunCounter
 from engine.core.log import vocabulary as v
-from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import US_PER_MS
 from engine.simulation.replayable import has_unknown
-from engine.simulation.workload import Answer, Arrival, Workload, answers_of
+from engine.simulation.workload import Answer, Arrival, Workload, answers_of, arrival_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +101,10 @@ def _arrival(
     event: v.RequestArrived, at_us: int, answers: dict[int, Answer], *, is_whole: bool
 ) -> Arrival:
     """Return a request as it was sent first, without the output that a replica had begun with."""
-    its = {
-        sample: answers[event.request + sample]
-        for sample in range(event.n)
-        if event.request + sample in answers
-    }
-    sampling = dict(event.sampling)
+    one = arrival_of(event, answers, at_us / US_PER_MS)
+    one.begun = None
     if not is_whole:
-        sampling["max_tokens"] = max([1, *(answer.length for answer in its.values())])
-    return Arrival(
-        at_ms=at_us / US_PER_MS,
-        prompt=event.prompt,
-        params=msgspec.convert(sampling, SamplingParams, str_keys=True),
-        label=event.label,
-        priority=event.priority,
-        texts=event.texts[: len(event.prompt)],
-        answers=its,
-        extra_key=tuple(event.extra_key),
-    )
+        most = max([1, *(answer.length for answer in one.answers.values())])
+        least = min(one.params.min_tokens, most)
+        one.params = replace(one.params, max_tokens=most, min_tokens=least)
+    return one

@@ -287,22 +287,7 @@ def _inputs(log: EventLog) -> Iterable[Input]:
             case v.RequestArrived():
                 at_ms = event.t.get("at", 0) / US_PER_MS
                 now = max(now, at_ms)
-                yield Arrival(
-                    step=step + 1,
-                    at_ms=at_ms,
-                    prompt=event.prompt,
-                    params=msgspec.convert(event.sampling, SamplingParams, str_keys=True),
-                    label=event.label,
-                    priority=event.priority,
-                    texts=event.texts[: len(event.prompt)],
-                    answers={
-                        sample: answers[event.request + sample]
-                        for sample in range(event.n)
-                        if event.request + sample in answers
-                    },
-                    extra_key=tuple(event.extra_key),
-                    begun=Begun(event.sample, event.output) if event.output else None,
-                )
+                yield arrival_of(event, answers, at_ms, step + 1)
             case v.RequestFinished() if event.reason in ("abort", "error"):
                 yield Abort(step=step + 1, at_ms=now, request=event.request)
             case v.RadixEvicted() | v.BlockEvicted() if event.reason == "cleared" and not clearing:
@@ -321,6 +306,28 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                 tokens, texts = state.prefix_tokens(end), state.prefix_texts(end)
                 yield Adopt(step + 1, now, tokens, texts, event.source)
         clearing = isinstance(event, v.RadixEvicted | v.BlockEvicted) and event.reason == "cleared"
+
+
+def arrival_of(
+    event: v.RequestArrived, answers: dict[int, Answer], at_ms: float, step: int | None = None
+) -> Arrival:
+    """Return a logged request as an input, with its answers."""
+    return Arrival(
+        step=step,
+        at_ms=at_ms,
+        prompt=event.prompt,
+        params=msgspec.convert(event.sampling, SamplingParams, str_keys=True),
+        label=event.label,
+        priority=event.priority,
+        texts=event.texts[: len(event.prompt)],
+        answers={
+            sample: answers[event.request + sample]
+            for sample in range(event.n)
+            if event.request + sample in answers
+        },
+        extra_key=tuple(event.extra_key),
+        begun=Begun(event.sample, event.output) if event.output else None,
+    )
 
 
 def answers_of(log: EventLog) -> dict[int, Answer]:
