@@ -21,9 +21,10 @@ import threading
 import time
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
+from underglass_vllm_live import page
 from vllm.v1.core.kv_cache_utils import get_block_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -233,14 +234,18 @@ class Recorder:
             "unix_us": time.time_ns() // 1000,
             "part": 1,
         }
-        path = Path(os.environ.get("UNDERGLASS_RECORD", "underglass.jsonl.gz"))
-        if config.parallel_config.data_parallel_size > 1:  # a scheduler and a file per rank
-            path = _numbered(path, "dp", config.parallel_config.data_parallel_rank)
+        parallel = config.parallel_config
+        shown = page(parallel.data_parallel_rank if parallel.data_parallel_size > 1 else 0)
+        path: Path | None = Path(os.environ.get("UNDERGLASS_RECORD", "underglass.jsonl.gz"))
+        if shown is not None and "UNDERGLASS_RECORD" not in os.environ:
+            path = None  # nothing is written unless it was asked for
+        elif parallel.data_parallel_size > 1:  # a scheduler and a file per rank
+            path = _numbered(path, "dp", parallel.data_parallel_rank)
         limit = float(os.environ.get("UNDERGLASS_RECORD_ROTATE_MB", "inf")) * 1e6
         tokenizer = config.model_config.tokenizer if self._with_tokens else None
-        self.writer = _Writer(path, limit, tokenizer)
+        self.writer = _Writer(path, limit, tokenizer, shown)
         self.writer.put(dict(self._header))
-        LOG.info("Underglass records the scheduler in %s", path)
+        LOG.info("Underglass records the scheduler in %s", path or "no file, for its page")
 
     def _settings(self) -> Line:
         """Return vLLM's settings, under the names that Underglass has for them."""
@@ -570,11 +575,15 @@ class _Writer(threading.Thread):
     caught up and `goes_on` is true: the next header then begins another part, and the last line of the
     part before says how many lines are lost.
     With a tokenizer's name, each token's text is written once per file, before a line that needs it.
+    A live page gets the same lines through a pipe; without a file, only the page does.
     """
 
-    def __init__(self, path: Path, limit: float, tokenizer: str | None) -> None:
+    def __init__(
+        self, path: Path | None, limit: float, tokenizer: str | None, shown: IO[bytes] | None = None
+    ) -> None:
         super().__init__(name="underglass", daemon=True)
         self._path, self._limit, self._tokenizer = path, limit, tokenizer
+        self._shown = shown
         self._pieces: _Pieces | None = None
         self._lines: queue.SimpleQueue[Line | bytes] = queue.SimpleQueue()
         self._ends = threading.Event()
@@ -641,10 +650,12 @@ class _Writer(threading.Thread):
                     if line["type"] == "underglass_vllm" and line["part"] > 1:
                         self._finish()
                         self._part = line["part"]
-                        self._open(_numbered(self._path, "part", self._part))
+                        self._open(self._path and _numbered(self._path, "part", self._part))
                     self._write(line)
                 self._flush()
             self._finish()
+            if self._shown is not None:
+                self._shown.close()  # its process ends
         except Exception as error:
             self._error = error
             self._lines = queue.SimpleQueue()  # the engine goes on without them
@@ -659,11 +670,11 @@ class _Writer(threading.Thread):
             except Exception as error:
                 LOG.warning("Underglass records token ids without their texts: %s", error)
 
-    def _open(self, path: Path) -> None:
+    def _open(self, path: Path | None) -> None:
         # Unbuffered, because a buffer that could not be written would fail again when it is closed.
-        self._file = path.open("wb", buffering=0)
+        self._file = path and path.open("wb", buffering=0)
         self._pending: list[bytes] = []
-        self._packer = zlib.compressobj(5, wbits=31) if path.suffix == ".gz" else None
+        self._packer = zlib.compressobj(5, wbits=31) if path and path.suffix == ".gz" else None
         self._bytes, self._seen = 0, set[int]()
 
     def _write(self, line: Line) -> None:
@@ -685,14 +696,31 @@ class _Writer(threading.Thread):
             return
         data = b"".join(line + b"\n" for line in self._pending)
         self._pending = []
+        if self._shown is not None:
+            self._show(data)
+        if self._file is None:
+            return
         if self._packer is not None:
             data = self._packer.compress(data) + self._packer.flush(mode)
         while data:
             data = data[self._file.write(data) :]
 
+    def _show(self, data: bytes) -> None:
+        """Send lines to the page. Without a file, the recording ends with the page."""
+        assert self._shown is not None
+        try:
+            self._shown.write(data)
+            self._shown.flush()
+        except OSError:
+            self._shown = None
+            if self._file is None:
+                raise
+            LOG.warning("Underglass has no live page any more: its process has ended")
+
     def _finish(self) -> None:
         self._flush(zlib.Z_FINISH)
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def _salted(self, hashes: Any) -> list[str]:
         """Return hashes that are equal where vLLM's are, in this run only."""

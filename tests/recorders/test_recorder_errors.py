@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -100,6 +101,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     module("vllm.v1.request", RequestStatus=SimpleNamespace(RUNNING=1))
     module("vllm.v1.core.sched.scheduler", Scheduler=StandIn)
     module("vllm.v1.core.sched.async_scheduler", AsyncScheduler=type("Async", (StandIn,), {}))
+    monkeypatch.syspath_prepend(MODULE.parent)
     spec = importlib.util.spec_from_file_location("underglass_vllm", MODULE)
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
@@ -147,6 +149,35 @@ def test_the_lines_of_a_healthy_recording(recorder, tmp_path, monkeypatch):
     assert len(arrived["hashes"][0]) == 16
     assert "secret" not in text
     assert step["batch"] == {}
+
+
+@pytest.mark.parametrize("file", ["", "run.jsonl"])
+def test_a_live_page_gets_the_lines_and_a_file_is_written_only_if_asked_for(
+    file, recorder, tmp_path, monkeypatch
+):
+    os.mkfifo(tmp_path / "shown")
+    (tmp_path / "page").write_text(f"#!/bin/sh\n(echo $*; cat) > '{tmp_path}/shown'\n")
+    (tmp_path / "page").chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UNDERGLASS_COMMAND", str(tmp_path / "page"))
+    monkeypatch.setenv("UNDERGLASS_LIVE", "0.0.0.0:8001")
+    if file:
+        monkeypatch.setenv("UNDERGLASS_RECORD", file)
+    config = type("SchedulerConfig", (), {"get_scheduler_cls": lambda _: recorder.Scheduler})
+    monkeypatch.setitem(
+        sys.modules, "vllm.config.scheduler", SimpleNamespace(SchedulerConfig=config)
+    )
+    monkeypatch.setitem(sys.modules, "underglass_vllm", recorder)
+    for _ in range(2):
+        importlib.import_module("underglass_vllm_live").register()
+    scheduler = config().get_scheduler_cls()()
+    scheduler.add_request(ask(1))
+    scheduler.shutdown()
+    asked, lines = (tmp_path / "shown").read_text().split("\n", 1)
+    assert asked.split()[-4:] == ["--port", "8001", "--host", "0.0.0.0"]
+    assert [json.loads(one)["type"] for one in lines.splitlines()] == ["underglass_vllm", "arrived"]
+    assert {one.name for one in tmp_path.iterdir()} == {"page", "shown", *filter(None, [file])}
+    assert not file or (tmp_path / file).read_text() == lines
 
 
 @pytest.mark.parametrize("release", READ_BY_VLLM)

@@ -40,6 +40,9 @@ def open_logs(  # noqa: PLR0912, PLR0917 (typer needs one parameter per option)
     follow: Annotated[
         bool, page_option("--follow", help="Follow a file, or standard input, while it grows.")
     ] = False,
+    until_end: Annotated[
+        bool, page_option("--until-end", help="With --follow: end when standard input ends.")
+    ] = False,
     step: Annotated[
         int | None, page_option(help="Begin at this step.", show_default="the most telling one")
     ] = None,
@@ -89,7 +92,8 @@ def open_logs(  # noqa: PLR0912, PLR0917 (typer needs one parameter per option)
         if len(files) > 1:
             fail(f"--follow needs one file, got {' '.join(files)}")
         source, title = _growing(files[0])
-        serve_live(source, title, theme=theme, text=text, port=port, browser=browser, host=host)
+        shown: dict[str, Any] = dict(theme=theme, text=text, port=port, browser=browser, host=host)
+        serve_live(source, title, **shown, until_end=until_end)
         return
     if len(files) > 1:
         given = exports | {"html": html if len(files) > 2 else None, "step": step}

@@ -1,8 +1,10 @@
 """Serve a command's page on this machine, and open it in the browser."""
 
+import _thread
 import os
 import re
 import sys
+import threading
 import webbrowser
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,8 +32,9 @@ def serve_live(
     port: int,
     browser: bool | None,
     host: str = HOST,
+    until_end: bool = False,
 ) -> None:
-    """Serve the page of a live source until Ctrl-C, and close the source."""
+    """Serve the page of a live source until Ctrl-C, or until its end, and close the source."""
     from visualizer.live.live_log import LiveLog
     from visualizer.live.pages import live_routes
     from visualizer.sources.collector import collect_rarely
@@ -39,11 +42,19 @@ def serve_live(
     collect_rarely()
     log = LiveLog(title)
     thread = log.follow(source, text=text, tell=tell)
+    if until_end:
+        threading.Thread(target=_interrupt_after, args=[thread], daemon=True).start()
     try:
         serve(live_routes(log, theme), port, browser, host)
     finally:
         source.close()
         thread.join(_PATIENCE)  # the thread may be writing to the file of --save
+
+
+def _interrupt_after(thread: threading.Thread) -> None:
+    """End the main thread as Ctrl-C does, once another one has ended."""
+    thread.join()
+    _thread.interrupt_main()
 
 
 def serve(routes: "Mapping[str, Route]", port: int, browser: bool | None, host: str = HOST) -> None:

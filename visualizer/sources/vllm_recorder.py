@@ -78,9 +78,12 @@ class _Request:
 
 
 class VllmTranslator(Translator):
-    """Translates one file, or one recording that grows."""
+    """Translates one file, or one recording that grows; through a pipe, its parts follow each other."""
 
     def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
         self._header: lines.Header | None = None
         self._state = State()
         self._numbers = HashNumbers()
@@ -101,6 +104,8 @@ class VllmTranslator(Translator):
             line = lines.decode(message)
         except NOT_JSON as error:
             raise SourceError(f"the line is not from a vLLM recording: {error}") from error
+        if isinstance(line, lines.Header) and self._header and line.part > self._header.part:
+            self._reset()
         if (self._header is None) != isinstance(line, lines.Header):
             place = "in the first line" if self._header is None else "only in the first line"
             raise SourceError(f'"type" must be "underglass_vllm" {place}')
