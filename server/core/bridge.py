@@ -293,7 +293,14 @@ class Bridge:
         self._check_accepting()
         client = (context.address if context is not None else "", request.label)
         with as_api_errors(request.fields):
-            prompts = await self._loop.run_in_executor(self._tokenizing, self._encode, request)
+            try:
+                prompts = await self._loop.run_in_executor(self._tokenizing, self._encode, request)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                # The tokenizer's queue was cleared, because the engine is gone.
+                raise unavailable("the engine was restarted", "engine_restarted") from None
             for structured in dict.fromkeys(prompt.params.structured for prompt in prompts):
                 if structured is not None:
                     await self._try_grammar(structured, client)

@@ -176,15 +176,18 @@ class Models:
         return [self.first, *(bridge for bridge in loaded if bridge is not None)]
 
     @asynccontextmanager
-    async def lease(self, name: str | None) -> AsyncIterator[Bridge]:
+    async def lease(self, name: str | None, *, waits: bool = True) -> AsyncIterator[Bridge]:
         """Lend the bridge of a model to a request; load the model if necessary.
+
+        waits  whether to wait for an engine that is started again; if not, the bridge rejects requests
 
         The model is not evicted before the block ends. Raises ApiError if there is no such model
         (404), if it cannot be loaded, if too many requests wait for it, or if every loaded model has
         a lease.
         """
         if self._is_first(name):
-            await self._wait_until_revived()
+            if waits:
+                await self._wait_until_revived()
             if not self._is_first(name):  # an adapter that the engine no longer has
                 raise no_model(name or "")
             yield self.first

@@ -128,8 +128,9 @@ class Answer(Response):
 
     async def _serve(self, connection: "Connection", context: RequestContext) -> None:
         # The lease ends with the last write, because the client may then request another model.
+        # A gateway need not wait for an engine that is started again: it has other replicas.
         async with (
-            self._models.lease(self._model) as bridge,
+            self._models.lease(self._model, waits=not self._has_marks) as bridge,
             bridge.generate(self._request, context) as stream,
         ):
             send = self._send_stream if self._streamed else self._send_whole

@@ -122,6 +122,17 @@ def test_while_the_engine_is_gone_new_requests_wait_and_are_answered(serve, gate
     assert get(url, "/health")["failure"] == ""
 
 
+def test_requests_that_wait_for_the_tokenizer_when_the_engine_dies_are_refused(serve, gate):
+    server = serve(two_processes=True, gate=gate)
+    prompts = ["gate: it is being tokenized", "it is next"]
+    first, second = (Caller(server.url, "/v1/completions", {"prompt": one}) for one in prompts)
+    until(server.url, "/health", lambda answer: answer.json()["pending_submit"] == 2)
+    child(server).kill()
+    assert second.read_all().startswith("HTTP/1.1 503")
+    gate.write_text("open")
+    assert first.read_all().startswith("HTTP/1.1 503")
+
+
 def test_no_more_requests_wait_for_the_engine_than_for_a_place_in_the_batch(serve, gate):
     server = serve(two_processes=True, start_gate=gate, server={"max_waiting": 1})
     child(server).kill()
