@@ -152,7 +152,7 @@ class Dispatcher:
                 replica=decision.replica,
                 attempt=live.attempt,
                 reason=decision.reason,
-                prompt=len(tokens) - output,
+                prompt=max(0, len(tokens) - output),
                 hits=decision.hits,
                 loads=loads,
                 scores=decision.scores,

@@ -2,8 +2,8 @@
 
 A request passes the hops of `engine.cluster.events.Hop`. Each hop can fail, and each failure has one
 answer here: how the gateway notices it, within how long, what it does, and what the client sees. The
-code that passes requests on (`proxy.py`, `roles.py`, `lmtp.py`, `follower.py`) does nothing else, and
-logs each failure as a `hop_failed`.
+code that passes requests on (`attempts.py`, `proxy.py`, `roles.py`, `lmtp.py`, `follower.py`) does
+nothing else, and logs each failure as a `hop_failed`.
 
 Three rules explain most rows:
 
@@ -98,11 +98,14 @@ class Failure:
 _NOTHING, _PAUSE = "nothing", "a pause"
 _LATER = "nothing but the time that it takes"
 _LATE = "504, `replica_late`"
+_LATE_EVENT = "`replica_late`"
 _COMMENTS = "keep-alive comments"
 _ITEM = "an error item, `retry` is true"
 
 FAILURES = (
-    Failure("render", "a replica does not answer", "late", "render", "elsewhere", _NOTHING),
+    Failure(
+        "render", "a replica does not answer or refuses", "late", "render", "elsewhere", _NOTHING
+    ),
     Failure("render", "the only replica does not answer", "late", "render", "here", _NOTHING),
     Failure("queue", "a replica is stuck, or shuts down", "refused", "", "elsewhere", _NOTHING),
     Failure("queue", "the only replica shuts down", "refused", "", "ended", "503, `Retry-After`"),
@@ -127,5 +130,6 @@ FAILURES = (
     Failure("stream", "the gateway has no cluster key", "error", "", "ended", "`replica_lost`"),
     Failure("stream", "the only replica dies", "closed", "", "waits", _COMMENTS),
     Failure("stream", "an engine does nothing", "late", "stream", "continued", _PAUSE),
-    Failure("stream", "the replica of an LMTP connection dies", "closed", "", "ended", _ITEM),
+    Failure("stream", "the only engine does nothing", "late", "stream", "ended", _LATE_EVENT),
+    Failure("stream", "one that holds LMTP buffers dies", "closed", "", "ended", _ITEM),
 )

@@ -249,9 +249,10 @@ class Gateway:
         among = self._without_doubtful(among or there)
         return self._routed(request, tokens, label, among, output=output)
 
-    def pin(self, request: int, label: str) -> Follower:
+    def pin(self, request: int, label: str, without: Collection[str], *, output: int) -> Follower:
         """Choose the replica of a connection: the one with the least requests. Raises ApiError."""
-        return self._routed(request, (), label, [self.least_loaded(DECODE).member.id], pinned=True)
+        id_ = self.least_loaded(DECODE, without).member.id
+        return self._routed(request, (), label, [id_], pinned=True, output=output)
 
     def _routed(
         self,

@@ -1,15 +1,22 @@
-"""One LMTP connection, pinned to one replica: its buffers and streams live there.
+"""One LMTP connection, whose frames pass unchanged in both directions between a client and one replica.
 
-Frames pass unchanged in both directions. The gateway notes which streams are open, for two reasons:
-when the replica dies, each of them ends with an error item, and a drain waits for them. It also logs
-the number that each stream has at the replica. The connection itself is one request of the cluster.
+The gateway notes the calls that are open, and the tokens that their client has. When the replica dies,
+it connects to another one and sends these calls again, each with its tokens so far, as `proxy.py` does
+with an HTTP stream: the client sees a pause. A drain waits for the open streams, and the log has the
+number that each of them has at its replica. The connection itself is one request of the cluster.
+
+A client that uses buffers (`keep`, `from`) depends on its replica, which holds them. Such a connection
+ends with its replica: each open stream gets an error item, whose `retry` is true.
 """
 
 import asyncio
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 from starlette.applications import Starlette
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
@@ -23,12 +30,75 @@ from server.api.lmtp.frames import (
     stream_of,
 )
 from server.api.lmtp.session import add_routes, error_item, label_of
+from server.gateway.attempts import Attempts
 from server.gateway.gateway import Gateway
-from server.gateway.upstream import LostError, lost
+from server.gateway.upstream import LostError, RefusedError, lost
+from server.http.continued import CONTINUED
 from server.http.errors import ApiError, unavailable
 
-_NOTED = ('"status":"queued"', '"finish_reason":"', '"error":')
+_ANSWERED = (*STREAM_WORDS, "MODEL_INFO")  # calls that another replica can answer, too
+# Errors of the engine, not of the request; see `is_transient` for those of HTTP.
+_ENGINE_CODES = (
+    "engine_died",
+    "engine_failed",
+    "engine_restarted",
+    "engine_stuck",
+    "forward_pass_failed",
+    "shutdown",
+)
 _TRY_AGAIN = 1012  # WebSocket's "service restart", after which the client may connect again
+# A replica that is to be left may be silent.
+_TIMEOUT = aiohttp.ClientWSTimeout(ws_close=0.5)
+
+
+class _Called(msgspec.Struct):
+    """What the gateway reads of a call; the replica checks it."""
+
+    stream_id: StreamId | None = None
+    keep: object = None
+    from_: object = msgspec.field(default=None, name="from")
+
+
+class _Item(msgspec.Struct):
+    """What the gateway reads of a replica's item."""
+
+    stream_id: StreamId | None = None
+    token: int | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+    code: str | None = None
+    status: str | None = None
+    request: int = 0
+    model_info: object = None
+
+
+_called = msgspec.json.Decoder(_Called)
+_items = msgspec.json.Decoder(list[_Item])
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call that has not been answered to its end.
+
+    cancels  the CANCEL of an earlier call with its id, until that has been answered
+    output   the tokens that the client has
+    again    whether another replica has it now than the first one
+    running  lets the drain wait for it
+    """
+
+    word: str
+    content: str
+    cancels: str = ""
+    output: list[int] = field(default_factory=list)
+    again: bool = False
+    running: ExitStack = field(default_factory=ExitStack)
+
+    def frames(self) -> list[str]:
+        """Return the call for another replica."""
+        content, before = self.content, [f"CANCEL {self.cancels}"] if self.cancels else []
+        if self.output:
+            content = f'{content.rstrip()[:-1]}, "output": {self.output}}}'
+        return [*before, f"{self.word} {content}"]
 
 
 def install(app: Starlette, gateway: Gateway) -> None:
@@ -50,36 +120,83 @@ class PinnedSession:
         self._gateway = gateway
         self._client = client
         self._number = gateway.next_request()
-        self._open: dict[StreamId, ExitStack] = {}  # the drain waits for each of them
+        self._attempts = Attempts(gateway, self._number)
+        self._open: dict[StreamId, _Open] = {}
+        self._has_buffers = False
 
     async def serve(self) -> None:
         """Pass frames on until one side leaves. Raises ApiError if there is no replica."""
-        gateway, client = self._gateway, self._client
-        label = label_of(client)
-        follower, began = gateway.pin(self._number, label), gateway.now()
-        url = f"{follower.member.url}/lmtp?{urlencode({'client': label})}"
+        gateway = self._gateway
         try:
-            async with (
-                gateway.accepted.block(),
-                lost(follower),
-                gateway.session.ws_connect(url, max_msg_size=0) as replica,
-            ):
-                await client.accept(
-                    headers=[(b"x-underglass-replica", follower.member.id.encode())]
-                )
-                await self._pass(replica)
-        except LostError as error:
-            name = follower.member.id
-            gateway.hop_failed(self._number, name, "stream", error, remedy="ended", began=began)
-            gateway.dispatcher.lost(self._number, gateway.now(), again=False)
-            message = f"replica {name} was lost: {error}"
-            await self._end(unavailable(message, "replica_lost"))
+            async with gateway.accepted.block():
+                await self._serve(label_of(self._client))
+        except ApiError as error:
+            await self._end(error)
         except TimeoutError:
             await self._end(unavailable("the server stopped before this stream ended", "shutdown"))
         finally:
             for stream_id in list(self._open):
                 self._close(stream_id)
             gateway.dispatcher.ended(self._number, gateway.now())
+
+    async def _serve(self, label: str) -> None:
+        gateway, attempts, output = self._gateway, self._attempts, 0
+        while True:
+            without = attempts.failed_here()
+            follower = gateway.pin(self._number, label, without, output=output)
+            began, run = gateway.now(), follower.run
+            url = f"{follower.member.url}/lmtp?{urlencode({'client': label})}"
+            headers = {CONTINUED: "lmtp"} if output else {}
+            try:
+                async with lost(follower), self._connected(url, headers) as replica:
+                    await self._begin(follower.member.id, replica)
+                    await self._pass(replica)
+                    return
+            except LostError as error:
+                error.is_final |= self._has_buffers
+                output = sum(len(one.output) for one in self._open.values())
+                computed = bool(self._open)
+                has_token = output > 0 or not (computed or self._is_new)
+                attempts.failed(
+                    follower, run, error, began, has_token=has_token, is_computed=computed
+                )
+                await attempts.wait(follower, error, self._accept)
+
+    async def _accept(self, *headers: tuple[bytes, bytes]) -> None:
+        """Accept the client, whose patience with a handshake is short."""
+        if self._is_new:
+            await self._client.accept(headers=headers)
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether the client is not connected yet."""
+        return self._client.client_state is WebSocketState.CONNECTING
+
+    @asynccontextmanager
+    async def _connected(
+        self, url: str, headers: dict[str, str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        session = self._gateway.session
+        try:
+            connecting = session.ws_connect(url, headers=headers, max_msg_size=0, timeout=_TIMEOUT)
+            async with connecting as replica:
+                yield replica
+        except aiohttp.WSServerHandshakeError as error:
+            message = f"{url} answered {error.status}"
+            answer = ApiError(error.status, message)
+            if error.status in (429, 503):
+                answer = unavailable(message, "replica_lost")
+            raise RefusedError(answer) from error
+
+    async def _begin(self, replica_id: str, replica: aiohttp.ClientWebSocketResponse) -> None:
+        """Tell the client that it is connected, or send what another replica has not answered."""
+        if self._is_new:
+            self._attempts.accepted = True
+            await self._accept((b"x-underglass-replica", replica_id.encode()))
+        for call in self._open.values():
+            call.again = True
+            for text in call.frames():
+                await replica.send_str(text)
 
     async def _pass(self, replica: aiohttp.ClientWebSocketResponse) -> None:
         """Pass frames on in both directions. Raises OSError when the replica's side ends."""
@@ -111,46 +228,93 @@ class PinnedSession:
     async def _to_client(self, replica: aiohttp.ClientWebSocketResponse) -> None:
         async for message in replica:
             if message.type == aiohttp.WSMsgType.TEXT:
-                self._note_items(message.data)
-                with suppress(WebSocketDisconnect):  # `_to_replica` ends, too
-                    await self._client.send_text(message.data)
+                await self._pass_items(*split(message.data), message.data)
         raise ConnectionResetError("it closed the connection")
+
+    async def _pass_items(self, word: str, content: str, text: str) -> None:
+        """Pass a frame on, without what the client has or need not know. Raises LostError."""
+        items = _items.decode(content)
+        at = next((index for index, one in enumerate(items) if self._is_lost(one)), len(items))
+        failed, passed = items[at:], items[:at]
+        if failed or any(map(self._is_repeated, items)):
+            pairs = zip(passed, items_of(content), strict=False)
+            kept = [content for item, content in pairs if not self._is_repeated(item)]
+            text = frame(word, kept) if kept else ""
+        if text:
+            # uvicorn waits before it writes, so a frame whose sending is cancelled was not sent.
+            with suppress(WebSocketDisconnect):  # `_to_replica` ends, too
+                await self._client.send_text(text)
+        for item in passed:
+            self._note_item(word, item)
+        if failed:
+            raise LostError(failed[0].error or "", "error", code=failed[0].code)
+
+    def _is_lost(self, item: _Item) -> bool:
+        """Whether a stream has ended because of its engine. With buffers, its client has to know."""
+        return item.code in _ENGINE_CODES and not self._has_buffers
+
+    def _is_repeated(self, item: _Item) -> bool:
+        """Whether the client has had such a message from an earlier replica."""
+        call = self._open.get(item.stream_id) if item.stream_id is not None else None
+        return call is not None and call.again and item.status in ("queued", "loading")
 
     def _note_call(self, text: str) -> None:
         try:
             word, content = split(text)
         except FrameError:
             return  # the replica says so
-        stream_id = stream_of(content)
-        if stream_id is None:
+        try:
+            called = _called.decode(content)
+        except (msgspec.DecodeError, RecursionError):
+            called = _Called(stream_of(content))
+        self._has_buffers |= any((called.keep, called.from_, word == "RELEASE"))
+        if called.stream_id is None:
             return
-        if word in STREAM_WORDS and stream_id not in self._open:
-            self._open[stream_id] = ExitStack()
-            self._open[stream_id].enter_context(self._gateway.running())
-        elif word == "CANCEL":
+        before, cancels = self._open.get(called.stream_id), ""
+        if word == "CANCEL":
+            self._close(called.stream_id)
+        elif word not in _ANSWERED:
+            return
+        elif before is not None:
+            if before.word != "CANCEL":
+                return  # the replica says that its id is in use
+            cancels = before.content
+        call = self._open[called.stream_id] = _Open(word, content, cancels)
+        if word in STREAM_WORDS:
+            call.running.enter_context(self._gateway.running())
+
+    def _note_item(self, word: str, item: _Item) -> None:
+        gateway, stream_id = self._gateway, item.stream_id
+        if stream_id is None or (call := self._open.get(stream_id)) is None:
+            return
+        if item.status == "queued":
+            gateway.dispatcher.placed(self._number, item.request, gateway.now())
+        if item.status == "cancelled":
+            call.cancels = ""
+            if call.word == "CANCEL":
+                self._close(stream_id)
+        elif call.cancels:
+            return  # an item of the earlier call
+        if word == "TOKEN" and call.word in STREAM_WORDS:
+            if item.token is not None:
+                call.output.append(item.token)
+                self._attempts.token()
+            if item.finish_reason is not None or item.error is not None:
+                self._close(stream_id)
+        elif call.word == "MODEL_INFO" and (item.model_info or item.error):
             self._close(stream_id)
 
-    def _note_items(self, text: str) -> None:
-        if not any(one in text for one in _NOTED):
-            return  # nearly every frame; a search is cheaper than parsing
-        word, content = split(text)
-        gateway = self._gateway
-        for item in items_of(content):
-            if word == "MSG" and item.get("status") == "queued":
-                gateway.dispatcher.placed(self._number, item["request"], gateway.now())
-            elif word == "TOKEN" and (item.get("finish_reason") is not None or "error" in item):
-                self._close(item["stream_id"])
-
     def _close(self, stream_id: StreamId) -> None:
-        if stack := self._open.pop(stream_id, None):
-            stack.close()
+        if call := self._open.pop(stream_id, None):
+            call.running.close()
 
     async def _end(self, error: ApiError) -> None:
         """End every open stream with an error item, and close the connection."""
-        if self._client.client_state is WebSocketState.CONNECTING:
+        if self._is_new:
             raise error
-        items = [error_item(stream_id, error) for stream_id in self._open]
+        streams = [id_ for id_, call in self._open.items() if call.word in STREAM_WORDS]
         with suppress(WebSocketDisconnect):
-            if items:
+            if streams:
+                items = [error_item(stream_id, error) for stream_id in streams]
                 await self._client.send_text(frame("TOKEN", items))
             await self._client.close(_TRY_AGAIN)

@@ -22,15 +22,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from engine.cluster.events import Hop, Remedy
+from engine.cluster.events import Remedy
 from engine.core.log.fold import State
 from engine.extensions.prefix_keys import KeyedTokens, keyed, salt_digest
+from server.gateway.attempts import Attempts
 from server.gateway.follower import Follower
 from server.gateway.gateway import Gateway
 from server.gateway.roles import DECODE
 from server.gateway.upstream import (
     LostError,
-    RefusedError,
     lost,
     refused,
     request_headers,
@@ -42,13 +42,6 @@ from server.http.request_log import label_in
 from server.http.streaming import KEEP_ALIVE, Connection, sse
 
 _DONE = b"data: [DONE]\n\n"
-
-# A request that was being computed when so many replicas in a row failed, and got no token from one of
-# them, is not tried again: it may be the request that ends them.
-MOST_FAILURES = 5
-# A replica that failed a request gets it again only after its engine has been started anew, or, if no
-# other replica can take the request, after this time.
-_AGAIN_SECONDS = 1.0
 
 
 class _Asked(msgspec.Struct):
@@ -106,10 +99,6 @@ class RoutedAnswer(Response):
         self._name = ""  # of the stream
         self._has_ended = False  # whether the client has all of it
         self._marks = bytearray()  # the client's tokens, as the replicas marked them
-        self._failed: dict[str, str] = {}  # replica -> its run in which it failed this request
-        self._vain = 0  # replicas that have failed while they computed it, since the last token
-        self._lost_at: float | None = None  # when the first of them did
-        self._accepted = False  # whether a replica has accepted the request
         self._place: tuple[State | None, int] = None, 0  # its replica's state, and its number there
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,6 +111,7 @@ class RoutedAnswer(Response):
         gateway = self._gateway
         gateway.check_accepting()
         number = gateway.next_request()
+        self._attempts = Attempts(gateway, number)
         try:
             async with gateway.accepted.block():
                 await self._route(number)
@@ -148,7 +138,7 @@ class RoutedAnswer(Response):
                 number,
                 _with_output(tokens, output),
                 self._label,
-                self._failed_here(),
+                self._attempts.failed_here(),
                 role=DECODE,
                 output=len(output),
             )
@@ -164,9 +154,15 @@ class RoutedAnswer(Response):
             except LostError as error:
                 if self._has_ended:  # the client has the whole stream
                     return
-                self._failed[follower.member.id] = run
-                self._note_failure(number, follower, error, began)
-                await self._wait(number, follower, error)
+                self._attempts.failed(
+                    follower,
+                    run,
+                    error,
+                    began,
+                    has_token=bool(self._marks),
+                    is_computed=self._is_computed,
+                )
+                await self._attempts.wait(follower, error, self._keep_alive)
 
     async def _tokens(self, number: int) -> list[int]:
         """Return the ids of the (first) prompt; none if the replica will reject the request."""
@@ -201,64 +197,15 @@ class RoutedAnswer(Response):
             return keyed(first.token_ids, key)
         return first.token_ids
 
-    # Failures: see `failures.py`
-
-    def _failed_here(self) -> list[str]:
-        """Return the replicas that have failed this request and have not been started again since."""
-        followers = self._gateway.followers
-        return [
-            id_
-            for id_, run in self._failed.items()
-            if id_ in followers and followers[id_].run == run
-        ]
-
-    @property
-    def _may_go_elsewhere(self) -> bool:
-        return not set(self._gateway.ready) <= set(self._failed_here())
-
-    def _note_failure(self, number: int, follower: Follower, error: LostError, began: int) -> None:
-        """Log that a replica has failed the request. Raises ApiError if this ends the request."""
-        gateway, name = self._gateway, follower.member.id
-        hop: Hop = "stream" if self._marks else "first_token"
-        if error.noticed in ("refused", "unreachable"):
-            hop = "queue"
-        else:
-            self._accepted = True
-            self._vain += error.code == "forward_pass_failed" or self._is_computed
-        self._lost_at = self._lost_at or asyncio.get_running_loop().time()
-        remedy: Remedy = "continued" if self._marks else "elsewhere"
-        if not self._may_go_elsewhere:
-            remedy = "waits" if self._accepted and error.noticed != "late" else "ended"
-        if self._vain >= MOST_FAILURES or error.is_final:
-            remedy = "ended"
-        gateway.hop_failed(number, name, hop, error, remedy=remedy, began=began)
-        gateway.dispatcher.lost(number, gateway.now(), again=remedy != "ended")
-        if remedy == "ended":
-            raise _ending(name, error)
-
     @property
     def _is_computed(self) -> bool:
         """Whether its last replica's log says that it was being computed, or does not know it."""
         state, request = self._place
         return state is None or request not in state.waiting
 
-    async def _wait(self, number: int, follower: Follower, error: LostError) -> None:
-        """Wait until a replica can take the request. Raises ApiError after `Deadlines.queue`."""
-        gateway, loop = self._gateway, asyncio.get_running_loop()
-        began, paused = gateway.now(), loop.time()
-        while not self._may_go_elsewhere:
-            left = (self._lost_at or paused) + gateway.deadlines.queue - loop.time()
-            if left <= 0:
-                late = LostError("no replica accepted the request again", "late")
-                gateway.hop_failed(number, "", "queue", late, remedy="ended", began=began)
-                gateway.dispatcher.lost(number, gateway.now(), again=False)
-                raise _ending(follower.member.id, error)
-            await gateway.changes.changed(min(left, _AGAIN_SECONDS))
-            if loop.time() - paused >= _AGAIN_SECONDS:
-                paused = loop.time()
-                self._failed.clear()
-                if self._started:
-                    await self._connection.body(KEEP_ALIVE)
+    async def _keep_alive(self) -> None:
+        if self._started:
+            await self._connection.body(KEEP_ALIVE)
 
     # One attempt
 
@@ -270,7 +217,7 @@ class RoutedAnswer(Response):
             self._watched(follower),
             self._post(follower.member.url + self._path, self._marks) as response,
         ):
-            is_full = response.status == 429 and self._accepted
+            is_full = response.status == 429 and self._attempts.accepted
             if response.status >= 500 or is_full or (self._started and response.status != 200):
                 raise await refused(response)
             if its_request := response.headers.get("x-underglass-request"):
@@ -278,7 +225,8 @@ class RoutedAnswer(Response):
                 self._place = gateway.log.state.states.get(follower.member.id), int(its_request)
             headers = response_headers(response.headers.items(), follower.member.id)
             if response.content_type == "text/event-stream":
-                self._accepted, self._name = True, response.headers.get(NAME, "")
+                self._attempts.accepted = True
+                self._name = response.headers.get(NAME, "")
                 if not self._name:
                     raise LostError("its streams have no marks: it runs another version", "error")
                 if not self._started:
@@ -305,7 +253,8 @@ class RoutedAnswer(Response):
                 if mark.startswith(b"t["):
                     if not has_token:
                         gateway.dispatcher.first_token(number, gateway.now())
-                        has_token, self._vain, self._lost_at = True, 0, None
+                        has_token = True
+                        self._attempts.token()
                     self._marks += mark[1:]
                     self._token_at = self._heard_at
             last = parts[-1]
@@ -406,13 +355,3 @@ def _with_output(tokens: list[int], output: list[int]) -> Sequence[int]:
     if isinstance(tokens, KeyedTokens):
         return keyed([*tokens, *output], tokens.extra_key)
     return [*tokens, *output] if output else tokens
-
-
-def _ending(replica: str, error: LostError) -> ApiError:
-    """Return what the client of a request gets that no replica can serve."""
-    if isinstance(error, RefusedError) and not error.is_final:
-        return error.answer
-    message = f"replica {replica} was lost: {error}; send the request again"
-    if error.noticed == "late":
-        return ApiError(504, message, code="replica_late", type="server_error")
-    return unavailable(message, "replica_lost")

@@ -21,7 +21,7 @@ import socket
 from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.core.settings import ServerSettings
@@ -150,7 +150,7 @@ def cross_site(scope: Scope, origins: Collection[str]) -> ApiError | None:
     )
 
 
-def may_control(request: Request, settings: ServerSettings) -> bool:
+def may_control(request: HTTPConnection, settings: ServerSettings) -> bool:
     """Return whether a client may pause the engine. Without an API key, only local clients may.
 
     A replica with a cluster key is controlled only by its gateway, which checks the client.
@@ -162,7 +162,7 @@ def may_control(request: Request, settings: ServerSettings) -> bool:
     return settings.api_key is not None or is_loopback(host)
 
 
-def check_allowed(request: Request, settings: ServerSettings) -> None:
+def check_allowed(request: HTTPConnection, settings: ServerSettings) -> None:
     """Raise ApiError for pages of other sites and for clients that may not pause the engine."""
     if error := cross_site(request.scope, settings.cors_origin):
         raise error

@@ -108,7 +108,11 @@ class PromptCall(Call, kw_only=True):
 
 
 class GenerateCall(PromptCall, kw_only=True):
-    """GENERATE. `keep` names the buffer to store; other fields are those of SamplingParams."""
+    """GENERATE. Fields that are not explained here are those of SamplingParams.
+
+    keep    names the buffer to store
+    output  the tokens that the client has already, of another server whose stream is continued
+    """
 
     keep: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | None = None
     max_tokens: int | None = None
@@ -131,6 +135,7 @@ class GenerateCall(PromptCall, kw_only=True):
     ignore_eos: bool | None = None
     seed: Whole | None = None
     structured_outputs: dict[str, Any] | None = None
+    output: list[int] | None = None
 
     def check(self) -> None:
         """See `Call`."""

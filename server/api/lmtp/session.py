@@ -20,6 +20,7 @@ from server.api.lmtp.frames import (
     Call,
     CancelCall,
     FrameError,
+    GenerateCall,
     ModelInfoCall,
     PromptCall,
     ReleaseCall,
@@ -33,7 +34,9 @@ from server.api.lmtp.streams import Stream
 from server.core.bridge import Bridge
 from server.core.models import Models
 from server.core.request_stream import RequestContext
+from server.http.access import check_allowed
 from server.http.bodies import read_apart
+from server.http.continued import CONTINUED
 from server.http.errors import ApiError, bad_request, internal_error, no_route
 from server.http.request_log import label_in
 
@@ -52,9 +55,16 @@ def install(app: Starlette, models: Models) -> None:
     """
 
     async def lmtp(websocket: WebSocket) -> None:
+        continues = CONTINUED in websocket.headers
+        if continues:
+            try:
+                check_allowed(websocket, models.settings)
+            except ApiError as error:
+                await websocket.send_denial_response(error.response())
+                return
         await websocket.accept()
-        context = websocket.state.context
-        session = Session(models, websocket.send_text, label_of(websocket), context)
+        context, send = websocket.state.context, websocket.send_text
+        session = Session(models, send, label_of(websocket), context, continues=continues)
         try:
             await session.serve(_frames(websocket))
         except _NotTextError:
@@ -119,6 +129,7 @@ class Session:
     send     takes a frame, and returns when the connection has accepted it
     label    the requests' label in the log, unless a call has its own
     context  tells the request log about each stream
+    continues  whether a call may continue the stream of another server
     """
 
     def __init__(
@@ -127,8 +138,11 @@ class Session:
         send: Callable[[str], Awaitable[None]],
         label: str = "",
         context: RequestContext | None = None,
+        *,
+        continues: bool = False,
     ) -> None:
         self._models = models
+        self._continues = continues
         self._label = label
         self._queue = SendQueue(send, models.settings.stall_seconds)
         self._context = context
@@ -194,6 +208,8 @@ class Session:
                 f"this connection has {MAX_STREAMS} open streams, the maximum: try again later",
                 code="too_many_streams",
             )
+        if isinstance(call, GenerateCall) and call.output is not None and not self._continues:
+            raise bad_request("output", "output: only a gateway may continue a stream")
         before = None
         if isinstance(call, PromptCall) and call.from_ is not None:
             before = self._buffers.find(call.from_)  # before the next frame can release it

@@ -25,6 +25,7 @@ from server.core.admission import check_length, max_request_tokens
 from server.core.bridge import Bridge
 from server.core.commands import OutputDelta, Prompt
 from server.core.request_stream import GenerationRequest, RequestContext, RequestStream
+from server.http.continued import Continued, StreamName
 from server.http.errors import bad_request
 
 
@@ -59,7 +60,9 @@ class Stream:
         Raises ApiError if the request cannot be served or fails.
         """
         call = self._call
-        name = call.keep if isinstance(call, GenerateCall) else None
+        name, output = None, None
+        if isinstance(call, GenerateCall):
+            name, output = call.keep, call.output
         with self._buffers.reserve(name) as self._buffer:
             request = GenerationRequest(
                 self._encode,
@@ -68,6 +71,7 @@ class Stream:
                 _FIELDS,
                 lambda kept: self._buffers.store(name or "", kept, self._bridge),
                 model=call.model or "",
+                continued=Continued(StreamName(), [[0, *output]]) if output else None,
             )
             async with self._bridge.generate(request, context) as stream:
                 await self._send_queued(stream)

@@ -15,7 +15,7 @@ import pytest
 from engine.cluster.events import Hop, HopFailed, Of
 from engine.core.log.vocabulary import RequestArrived
 from server.core.settings import ServerSettings
-from server.gateway import proxy
+from server.gateway import attempts
 from server.gateway.app import create_gateway_app
 from server.gateway.ejection import Fault
 from server.gateway.failures import FAILURES, Deadlines, Failure
@@ -158,7 +158,7 @@ class Scene:
 
 
 BEFORE: dict[str, Callable[[Scene], Awaitable[None]]] = {
-    "a replica does not answer": Scene.stop,
+    "a replica does not answer or refuses": Scene.stop,
     "the only replica does not answer": Scene.stop,
     "a replica is stuck, or shuts down": Scene.shut_down,
     "the only replica shuts down": Scene.shut_down,
@@ -225,7 +225,7 @@ async def test_a_failure(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, row: Failure
 ) -> None:
     if "five" in row.what:
-        monkeypatch.setattr(proxy, "_AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr(attempts, "_AGAIN_SECONDS", 0.0)
     os.mkfifo(gate := tmp_path / "gate")
     async with scene(serve, row, str(gate)) as there:
         gateway = there.gateway
@@ -263,4 +263,6 @@ async def test_a_failure(
             assert str(call.status) == row.client[:3]
             assert call.status != 503 or call.headers[b"retry-after"]
         else:
-            assert call.error in ("replica_lost", "forward_pass_failed")
+            codes = {"five engines fail in a row": "forward_pass_failed"}
+            codes["the only engine does nothing"] = "replica_late"
+            assert call.error == codes.get(row.what, "replica_lost")

@@ -21,7 +21,7 @@ from tests.server.gateway.cluster import (
     until_in,
 )
 from tests.server.harness import Feed, limit_files, metrics, post, trace, until
-from tests.server.lmtp.wire import Wire
+from tests.server.lmtp.wire import Wire, letters
 from visualizer import read
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
@@ -198,14 +198,27 @@ def test_connection_keeps_its_buffers_because_it_is_pinned(pair):
     assert (last.reason, last.its_request) == ("pinned", None)
 
 
-def test_dead_replica_ends_each_open_stream(serve, gateway):
-    replica = serve(paused=True)
-    with Wire(gateway(replica.url).url) as wire:
+def test_streams_of_a_connection_are_continued_unless_it_has_buffers(serve, gateway):
+    dying, other = serve(paused=True), serve(paused=True)
+    server = gateway(dying.url, other.url)
+    with Wire(server.url) as wire, Wire(server.url) as keeping:
         for stream in range(3):
-            wire.queued(stream, [120])
-        replica.process.kill()
-        errors = [wire.error(stream) for stream in range(3)]
-    assert [(one["code"], one["retry"]) for one in errors] == [("replica_lost", True)] * 3
+            wire.queued(stream, [120], max_tokens=6)
+        keeping.queued(1, [120], keep="story")
+        for replica in (dying, other):
+            post(replica.url, "/engine/step", {"steps": 3})
+        begun = [letters([wire.next("TOKEN", stream) for _ in "abc"]) for stream in range(3)]
+        dying.process.kill()
+        with ClusterFeed(server.url, past=True) as feed:
+            feed.until(lambda event: isinstance(event, Routed) and event.output == 9)
+        wire.queued(3, [120], max_tokens=2)
+        post(other.url, "/engine/step", {"steps": 3})
+        assert begun == ["abc"] * 3
+        assert [letters(wire.tokens(stream)) for stream in range(4)] == ["def"] * 3 + ["ab"]
+        assert not wire.items  # the client is told once that a stream is queued
+        other.process.kill()
+        error = keeping.error(1)
+    assert (error["code"], error["retry"]) == ("replica_lost", True)
 
 
 def test_client_that_leaves_is_aborted(serve, gateway):

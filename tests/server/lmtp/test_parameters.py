@@ -15,7 +15,7 @@ from tests.server.test_openai_fields import SAME
 
 SERVER = {"model": "bundled"}
 PROMPT = "Once upon a time"
-TESTED_ELSEWHERE = {"keep", "from", "user", "priority", "model"}
+TESTED_ELSEWHERE = {"keep", "from", "output", "user", "priority", "model"}
 
 
 @pytest.fixture(scope="module")
