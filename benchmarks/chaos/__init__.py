@@ -18,6 +18,8 @@ In runs with an odd seed, prefill and decode replicas are apart.
     rounding.py  how near an answer was to another one
     runs.py      a run, and its report
     kills.py     `--scenario kills`: a replica killed ten times under 200 streams
+    injected.py  `--scenario table`: the fault of each row of the table of failures
+    poison.py    a server whose forward passes fail on request
 
 Source: Jepsen's tests have the same parts: a generator, clients, a nemesis and a checker.
 """
@@ -36,7 +38,8 @@ import typer
 from tqdm import tqdm
 
 from benchmarks.chaos.cluster import Cluster, Listed, alone, running
-from benchmarks.chaos.faults import KINDS, names_for
+from benchmarks.chaos.faults import CLOCKS, KINDS, names_for
+from benchmarks.chaos.injected import SCENES, Few, Measured, as_markdown, check_rows, play
 from benchmarks.chaos.kills import measure
 from benchmarks.chaos.on_ray import OnRay
 from benchmarks.chaos.rounding import ROUNDING
@@ -58,14 +61,19 @@ def main(  # noqa: PLR0917
     rate: Annotated[float, typer.Option(help="requests per second, beside bursts")] = 2.0,
     faults: Annotated[int, typer.Option(help="faults per run")] = 6,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(KINDS)}")] = None,
-    tokens: Annotated[int, typer.Option(help="tokens of the longest answers")] = 300,
-    scenario: Annotated[str, typer.Option(help="random, each (fault once) or kills")] = "random",
+    tokens: Annotated[int, typer.Option(help="tokens of the longest answers")] = 500,
+    scenario: Annotated[
+        str, typer.Option(help="random, each (fault once), table (of failures) or kills")
+    ] = "random",
     streams: Annotated[int, typer.Option(help="of the scenario kills")] = 200,
     kills: Annotated[int, typer.Option(help="of the scenario kills")] = 10,
 ) -> None:
     """Run faults under traffic; the exit status is 1 if a promise was broken."""
-    if unknown := set(only or ()) - KINDS.keys():
-        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    known = range(len(SCENES)) if scenario == "table" else KINDS
+    if unknown := set(only or ()) - set(map(str, known)):
+        raise typer.BadParameter(
+            f"unknown: {', '.join(unknown)}; there are {', '.join(map(str, known))}"
+        )
     if kind not in CLUSTERS:
         raise typer.BadParameter(f"kind must be of {', '.join(CLUSTERS)}, got {kind}")
     directory = Path(tempfile.mkdtemp(prefix="underglass-chaos-"))
@@ -75,8 +83,19 @@ def main(  # noqa: PLR0917
         save("chaos-kills", told)
         different = [one for one in told["differences"] if one["margin"] > ROUNDING]
         broken = told["streams"] - told["complete"] + len(different) + len(told["left"])
+    elif scenario == "table":
+        check_rows()
+        scenes = map(int, only or map(str, range(len(SCENES))))
+        measured = asyncio.run(_table(directory, list(scenes), seed))
+        print("\n".join(as_markdown(measured)))
+        save("chaos-table", {"rows": [asdict(one) for one in measured]})
+        broken = sum(len(one.violations) for one in measured)
     else:
-        cluster, names = CLUSTERS[kind](directory), only or names_for(kind)
+        cluster, names = CLUSTERS[kind](directory), names_for(kind)
+        if missing := set(only or ()) - set(names):
+            raise typer.BadParameter(f"not here, or not on a {kind}: {', '.join(missing)}")
+        names = only or names
+        cluster.jumps = not set(CLOCKS).isdisjoint(names)
         if scenario == "each":
             plans = each(names, seed, POOL)
         else:
@@ -96,20 +115,40 @@ def main(  # noqa: PLR0917
     shutil.rmtree(directory)
 
 
+async def _wanted(pool: list[Question]) -> Wanted:
+    with alone() as url:
+        answers = await expected(url, pool)
+        return Wanted(answers, EventLog.from_bytes((await ask(url, "/trace")).body))
+
+
 async def _runs(
     cluster: Cluster, directory: Path, plans: list[Plan], pool: list[Question]
 ) -> tuple[list[Row], list[FailedHop]]:
     rows, hops = list[Row](), list[FailedHop]()
-    with alone() as url:
-        answers = await expected(url, pool)
-        wanted = Wanted(answers, EventLog.from_bytes((await ask(url, "/trace")).body))
+    wanted = await _wanted(pool)
     async with running(cluster):
         for number, what in enumerate(tqdm(plans, desc="chaos", disable=None)):
             row, failed = await run(cluster, what, pool, wanted, directory / f"run-{number}")
             rows.append(row)
             hops += failed
             print("  ".join(f"{name} {value}" for name, value in asdict(row).items()), flush=True)
+            if not row.continued:
+                print("  no stream had to be continued: no fault caught one", flush=True)
     return rows, hops
+
+
+async def _table(directory: Path, scenes: list[int], seed: int) -> list[Measured]:
+    pool = questions(64, random.Random(seed), 360, repeats=9, shared=False)
+    wanted, rows = await _wanted(pool), list[Measured]()
+    async with running(Few(directory)) as cluster:
+        for number in tqdm(scenes, desc="scenes", disable=None):
+            measured, beside = await play(cluster, SCENES[number], pool, wanted, seed)
+            rows += measured
+            for row in measured:
+                print(number, row, flush=True)
+            for line in beside:
+                print(f"{number} beside the rows: {line}", flush=True)
+    return rows
 
 
 async def _kills(directory: Path, streams: int, kills: int, seed: int) -> dict[str, Any]:

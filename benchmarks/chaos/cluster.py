@@ -31,6 +31,44 @@ _WINDOW = "2000000"  # events; nothing may leave the log before it is checked
 _POLL = 0.1
 
 
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+
+
+class WallClock:
+    """The wall clock of a process and its children. It can jump; the monotonic clock never does.
+
+    jumps  whether it can: only then, and with FAKETIME, it is not the machine's
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.jumps = False
+        self.set(0)
+
+    def set(self, seconds: int) -> None:
+        """Let it be ahead of the machine's by so many seconds, within a second."""
+        self._file.write_text(f"{seconds:+d}")
+
+    def command(self, *command: str) -> list[str]:
+        """Return a command that runs by this clock."""
+        if not self.jumps:
+            return list(command)
+        preload = [f"LD_PRELOAD={FAKETIME}", f"FAKETIME_TIMESTAMP_FILE={self._file}"]
+        return [
+            "env",
+            *preload,
+            "FAKETIME_CACHE_DURATION=1",
+            "FAKETIME_DONT_FAKE_MONOTONIC=1",
+            *command,
+        ]
+
+
+def _forget_clock(pid: int) -> None:
+    """Remove what libfaketime leaves behind when its process is killed."""
+    for file in Path("/dev/shm").glob(f"*faketime_*_{pid}"):
+        file.unlink(missing_ok=True)
+
+
 async def health_of(url: str) -> dict[str, Any] | None:
     """Return what a server says about itself, or None if it does not answer."""
     try:
@@ -48,10 +86,12 @@ def engine_of(server: psutil.Process) -> psutil.Process | None:
 
 
 class Replica:
-    """A server that may be dead, at the address of its link."""
+    """A server that may be dead, at the address of its link. `program` is its module and arguments."""
 
-    def __init__(self, id_: str, directory: Path) -> None:
+    def __init__(self, id_: str, directory: Path, *program: str) -> None:
         self.id = id_
+        self._program = program or ("underglass",)
+        self.clock = WallClock(directory / f"clock-{id_}")
         self.link = Link()
         self.server: BackgroundServer | None = None
         self.starts = 0
@@ -61,7 +101,8 @@ class Replica:
         """Start the server, and point the link at it."""
         self.starts += 1
         trace = self._directory / f"replica-{self.id}-{self.starts}.jsonl"
-        command = child.python("underglass", "serve", "--port", "0", "--until-stdin-closes")
+        command = child.python(*self._program, "serve", "--port", "0", "--until-stdin-closes")
+        command = self.clock.command(*command)
         command += [*ENGINE, "--cluster-key", KEY, "--request-log", "off", "--log-window", _WINDOW]
         command += ["--trace-file", str(trace)]
         self.server = await asyncio.to_thread(BackgroundServer, command)
@@ -92,6 +133,7 @@ class Replica:
                 process.kill()
         if self.server is not None:
             await asyncio.to_thread(self.server.stop)
+            _forget_clock(self.server.process.pid)
 
 
 class Cluster:
@@ -101,6 +143,7 @@ class Cluster:
 
     stopped  the processes that a fault has stopped, by its target
     spared   the replica that faults spare, if it must always be the same
+    jumps    whether wall clocks can jump
     """
 
     kind = ""
@@ -109,6 +152,8 @@ class Cluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.jumps = False
+        self.clock = WallClock(directory / "clock-gateway")
         self.stopped: dict[str, list[psutil.Process]] = {}
         self.gateway: BackgroundServer | None = None
         self.url = ""
@@ -154,6 +199,8 @@ class Cluster:
     async def start_gateway(self, *options: str) -> None:
         """Start a gateway with an empty log, and wait until all replicas have joined."""
         self.url, self._options = "", list(options)
+        self.clock.jumps = self.jumps
+        self.clock.set(0)
         await self.restart_gateway()
         await self.until_status("ok")
 
@@ -161,6 +208,7 @@ class Cluster:
         """Start a gateway; after the first time at the same address."""
         port = self.url.rpartition(":")[2] or "0"
         command = child.python("underglass", "serve", "--port", port, "--until-stdin-closes")
+        command = self.clock.command(*command)
         command += ["--request-log", "off", "--log-window", _WINDOW, *DEADLINES]
         command += [*self.gateway_options(), *self._options]
         self.gateway = await asyncio.to_thread(BackgroundServer, command)
@@ -199,6 +247,7 @@ class Cluster:
         if self.gateway is not None:
             self.gateway.process.send_signal(signal.SIGCONT)
             await asyncio.to_thread(self.gateway.stop)
+            _forget_clock(self.gateway.process.pid)
             self.gateway = None
 
 
@@ -213,6 +262,8 @@ class Listed(Cluster):
 
     async def start(self) -> None:
         """Start the servers and their links."""
+        for one in self.replicas:
+            one.clock.jumps = self.jumps
         await asyncio.gather(*(one.link.open() for one in self.replicas))
         await asyncio.gather(*(one.start() for one in self.replicas))
 

@@ -4,8 +4,8 @@ A fault strikes at a time and heals some seconds later. Both are drawn before th
 repeats it. Faults of one target follow each other; those of different targets may overlap, but one
 replica is spared in each run, because a cluster without any replica answers nothing.
 
-Left out: jumps of the wall clock, for which the processes would have to run under libfaketime. The
-monotonic clock jumps, from a process's point of view, when it sleeps.
+The wall clock jumps if libfaketime is installed. The monotonic clock jumps, from a process's point of
+view, when it sleeps.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.chaos.cluster import CONTROLLER, GATEWAY, MACHINE
+from benchmarks.chaos.cluster import CONTROLLER, FAKETIME, GATEWAY, MACHINE
 
 REPLICA = "replica"
 _BOTH, _LIST, _RAY = ("list", "ray"), ("list",), ("ray",)
@@ -152,6 +152,20 @@ async def _open_again(cluster: Any, target: str) -> None:
     await cluster.replicas[int(target)].link.open()
 
 
+async def _jump(cluster: Any, target: str) -> None:
+    """By an hour, as when a clock is set: to the past for odd replicas and the gateway."""
+    clock = cluster.clock if target == GATEWAY else cluster.replicas[int(target)].clock
+    clock.set(3600 if target in ("0", "2") else -3600)
+
+
+async def _jump_back(cluster: Any, target: str) -> None:
+    (cluster.clock if target == GATEWAY else cluster.replicas[int(target)].clock).set(0)
+
+
+async def _lose_power(cluster: Any, _target: str) -> None:
+    await asyncio.to_thread(cluster.lose_power)
+
+
 async def _fill_disk(cluster: Any, target: str) -> None:
     """No file of the processes may grow beyond 1 KB: writing fails, as on a full disk."""
     _limit_files(cluster.processes(target), 1024)
@@ -167,6 +181,7 @@ def _limit_files(processes: dict[str, psutil.Process], size: int) -> None:
             one.rlimit(psutil.RLIMIT_FSIZE, (size, -1))
 
 
+CLOCKS = ("jump-clock", "jump-gateway-clock")  # they need libfaketime
 FULL_GATEWAY_DISK = "full-gateway-disk"
 _KILL, _TERM = signal.SIGKILL, signal.SIGTERM
 KINDS: dict[str, Kind] = {
@@ -182,9 +197,12 @@ KINDS: dict[str, Kind] = {
     "cut-connections": Kind(REPLICA, _LIST, (0, 4), _cut, _open_again),
     "slow-connections": Kind(REPLICA, _LIST, (2, 8), _slow, _heal_link),
     "full-disk": Kind(REPLICA, _LIST, (2, 6), _fill_disk, _free_disk),
+    "jump-clock": Kind(REPLICA, _LIST, (2, 6), _jump, _jump_back),
+    "jump-gateway-clock": Kind(GATEWAY, _LIST, (2, 6), _jump, _jump_back),
     "kill-actor": Kind(REPLICA, _RAY, (0, 1), _send(_KILL, "actor"), _nothing),
     "stop-actor": Kind(REPLICA, _RAY, (1, 8), _stop("actor"), _resume),
     "kill-machine": Kind(MACHINE, _RAY, (0, 5), _send(_KILL, "raylet", "block"), _start_again),
+    "lose-power": Kind(MACHINE, _RAY, (0, 5), _lose_power, _start_again),
     "stop-raylet": Kind(MACHINE, _RAY, (1, 8), _stop("raylet"), _resume_machine),
     "kill-controller": Kind(CONTROLLER, _RAY, (0, 1), _send(_KILL, "controller"), _nothing),
     "stop-controller": Kind(CONTROLLER, _RAY, (1, 8), _stop("controller"), _resume),
@@ -195,8 +213,13 @@ KINDS: dict[str, Kind] = {
 
 
 def names_for(cluster: str) -> list[str]:
-    """Return the faults that a kind of cluster can have."""
-    return [name for name, kind in KINDS.items() if cluster in kind.clusters]
+    """Return the faults that a kind of cluster can have on this machine."""
+    missing = CLOCKS if FAKETIME is None else ()
+    if missing and cluster == "list":
+        print(f"Left out: {', '.join(missing)}. Debian: apt-get install faketime")
+    return [
+        name for name, kind in KINDS.items() if cluster in kind.clusters and name not in missing
+    ]
 
 
 def draw(

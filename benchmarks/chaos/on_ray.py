@@ -103,6 +103,10 @@ class OnRay(Cluster):
             await asyncio.to_thread(self._machines[_SECOND].lose_power)
             await self._start_second()
 
+    def lose_power(self) -> None:
+        """End all processes of the second machine, its replicas' servers included."""
+        self._machines[_SECOND].lose_power()
+
     async def health(self) -> dict[str, dict[str, Any] | None]:
         """See `Cluster`."""
         told = await health_of(self.url) or {"replicas": {}}

@@ -1,8 +1,9 @@
 """The requests of a chaos run, and what their clients saw.
 
-The bodies cover each route of the gateway, streams and whole answers, greedy and seeded sampling,
-several choices, stop strings and a schema. They are few, so that prompts share prefixes and so that a
-server without faults can answer each of them once, which says what every later answer has to be.
+The bodies cover each route of the gateway and LMTP, streams and whole answers, greedy and seeded
+sampling, several choices, stop strings and a schema. They are few, so that prompts share prefixes and
+so that a server without faults can answer each of them once, which says what every later answer has to
+be.
 """
 
 import asyncio
@@ -15,6 +16,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from websockets.exceptions import InvalidStatus
+
+from server.api.lmtp.client import StreamError, connect
 from server.load.client import Call, Reply, ask, begin
 from server.load.open_loop import open_loop
 
@@ -54,7 +58,7 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request: the route, the body, and `api`, which says how to read the answer."""
+    """A request: the route, the body, and `api`, which says how to send it and to read the answer."""
 
     api: str
     path: str
@@ -83,8 +87,8 @@ class Answer:
 class Outcome:
     """What a client saw of its request. Times are seconds since the run began.
 
-    kind     "complete", "refused" (429 or 503 with Retry-After), "error" (an error answer or event),
-             "cut" (the connection ended early, or there was none) or "hung"
+    kind     "complete", "refused" (429 or 503 with Retry-After, or an LMTP error with `retry`), "error"
+             (an error answer or event), "cut" (the connection ended early, or there was none) or "hung"
     ends     how often the answer said that it was complete
     pieces   the pieces of output that a stream had
     silence  the longest time without output, from the request's start, in seconds
@@ -104,23 +108,36 @@ class Outcome:
     raw: bytes = field(default=b"", repr=False)
 
 
-def questions(count: int, dice: random.Random, tokens: int) -> list[Question]:
-    """Draw different questions; answers have up to `tokens` tokens."""
-    return [_question(number, dice, tokens) for number in range(count)]
+def questions(
+    count: int, dice: random.Random, tokens: int, *, repeats: int = 3, shared: bool = True
+) -> list[Question]:
+    """Draw different questions; answers have up to `tokens` tokens.
+
+    repeats  how often a text of about 45 tokens is repeated in a prompt, at most
+    shared   whether prompts have common prefixes
+    """
+    return [_question(number, dice, tokens, repeats, shared) for number in range(count)]
 
 
-def _question(number: int, dice: random.Random, tokens: int) -> Question:
-    prompt = dice.choice(_SYSTEM) * dice.randint(1, 3) + f"{dice.choice(_OPENINGS)} {number}"
+def _question(
+    number: int, dice: random.Random, tokens: int, repeats: int, shared: bool
+) -> Question:
+    prompt = dice.choice(_SYSTEM) * dice.randint((repeats + 2) // 3, repeats)
+    prompt = ("" if shared else f"{number}. ") + prompt + f"{dice.choice(_OPENINGS)} {number}"
     limit = dice.randint(tokens // 4, tokens)
     sampling: dict[str, Any] = {"temperature": 0}
     if dice.random() < 0.5:
         sampling = {"temperature": 1.0, "seed": number}
     streams = dice.random() < 0.8
-    api = dice.choice(("teaching", "completion", "chat", "response"))
+    api = dice.choice(("teaching", "completion", "chat", "response", "lmtp"))
     messages = [{"role": "user", "content": prompt}]
     if api == "teaching":
         body = {"prompt": prompt, "max_tokens": limit, "ignore_eos": True}
         return _asked(api, "/v1/completions", body | sampling)
+    if api == "lmtp":
+        body = {"prompt": prompt, "max_tokens": limit, "ignore_eos": True}
+        kept = {"keep": "story"} if dice.random() < 0.3 else {}
+        return _asked(api, "/lmtp", body | sampling | kept)
     if api == "response":
         # This API has no seed.
         body = {"input": prompt, "max_output_tokens": limit, "temperature": 0, "stream": streams}
@@ -147,12 +164,16 @@ async def expected(url: str, pool: Sequence[Question]) -> dict[Question, Answer]
 
     Raises RuntimeError if one is not complete.
     """
-    replies = await asyncio.gather(
-        *(ask(url, one.path, one.body, X_Client=one.label) for one in pool)
-    )
+
+    async def answered(question: Question) -> Outcome:
+        if question.api == "lmtp":
+            return await _over_lmtp(url, question.label, question, 0.0)
+        reply = await ask(url, question.path, question.body, X_Client=question.label)
+        return seen("", question, reply, 0.0)
+
     answers = {}
-    for question, reply in zip(pool, replies, strict=True):
-        outcome = seen("", question, reply, 0.0)
+    outcomes = await asyncio.gather(*map(answered, pool))
+    for question, outcome in zip(pool, outcomes, strict=True):
         if outcome.answer is None:
             raise RuntimeError(f"{question} was not answered: {outcome}")
         answers[question] = outcome.answer
@@ -174,6 +195,8 @@ async def send(
         call: Call | None = None
         try:
             async with asyncio.timeout(patience):
+                if question.api == "lmtp":
+                    return await _over_lmtp(url, label, question, began)
                 call = await begin(url, question.path, question.body, X_Client=label)
                 outcome = seen(label, question, await asyncio.shield(call.ended), began)
         except TimeoutError:
@@ -190,6 +213,34 @@ async def send(
 
     _, outcomes = await open_loop(times, one)
     return [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+
+
+async def _over_lmtp(url: str, label: str, question: Question, run_began: float) -> Outcome:
+    """Ask on a connection of its own. It is cut off if it ends without an answer or an error."""
+    now = time.perf_counter
+    times, text = [now()], ""
+    outcome = Outcome(label, question, times[0] - run_began)
+    try:
+        async with connect(url + question.path, label=label) as client:
+            async for token in client.generate(**question.body):
+                text += token["text"]
+                times.append(now())
+                outcome.pieces += 1
+        reason = token["finish_reason"]
+        outcome.kind, outcome.ends = "complete", 1
+        outcome.answer = Answer((text,), (reason,))
+    except StreamError as error:
+        outcome.error = error.code
+        if error.code != "connection_lost":
+            outcome.kind = "refused" if error.retry else "error"
+    except InvalidStatus as refusal:
+        outcome.status = refusal.response.status_code
+        limited = outcome.status in (429, 503) and "retry-after" in refusal.response.headers
+        outcome.kind, outcome.error = "refused" if limited else "error", f"HTTP {outcome.status}"
+    times.append(now())
+    outcome.silence = max(later - earlier for earlier, later in pairwise(times))
+    outcome.ended = times[-1] - run_began
+    return outcome
 
 
 def seen(label: str, question: Question, reply: Reply, run_began: float) -> Outcome:
