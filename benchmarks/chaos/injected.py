@@ -30,8 +30,8 @@ from engine.cluster.cluster_log import ClusterLog
 from server.gateway.failures import FAILURES, Deadlines, Failure
 
 _STRIKE = 3.0  # seconds after the first request
-_PER_SECOND, _SECONDS = 3.0, 7.0  # requests that arrive evenly
-_BURST, _BURST_SECONDS = 12, 0.25  # those just before the fault
+_PER_SECOND, _SECONDS = 1.0, 7.0  # requests for each replica, which arrive evenly
+_BURST, _BURST_SECONDS = 4, 0.25  # more for each replica, just before the fault
 # The gateway looks at its deadlines when it has a turn, and a beat is the grain of its silence.
 _LATENESS = 1.0
 # Seconds in which a well replica computes prompt and tokens so far beside all other requests.
@@ -353,8 +353,9 @@ async def play(
 ) -> tuple[list[Measured], list[str]]:
     """Play a scene; return its rows, and the failed hops that are none of them, in words."""
     dice = random.Random(seed)
-    times = [dice.uniform(0, _SECONDS) for _ in range(round(_PER_SECOND * _SECONDS))]
-    times += [_STRIKE + scene.burst + dice.uniform(0, _BURST_SECONDS) for _ in range(_BURST)]
+    count, burst = round(scene.replicas * _PER_SECOND * _SECONDS), scene.replicas * _BURST
+    times = [dice.uniform(0, _SECONDS) for _ in range(count)]
+    times += [_STRIKE + scene.burst + dice.uniform(0, _BURST_SECONDS) for _ in range(burst)]
     asked = dice.choices([one for one in pool if scene.asks(one)], k=len(times))
     cluster.count, cluster.has_key = scene.replicas, scene.has_key
     options = list(ROLES) if scene.roles else []

@@ -45,7 +45,8 @@ class Attempts:
         ]
 
     @property
-    def _may_go_elsewhere(self) -> bool:
+    def may_go_elsewhere(self) -> bool:
+        """Whether a replica is ready that has not failed the request."""
         return not set(self._gateway.ready) <= set(self.failed_here())
 
     def failed(
@@ -73,7 +74,7 @@ class Attempts:
             self._vain += error.code == "forward_pass_failed" or is_computed
         self._lost_at = self._lost_at or asyncio.get_running_loop().time()
         remedy: Remedy = "continued" if has_token else "elsewhere"
-        if not self._may_go_elsewhere:
+        if not self.may_go_elsewhere:
             remedy = "waits" if self.accepted and error.noticed != "late" else "ended"
         if self._vain >= MOST_FAILURES or error.is_final:
             remedy = "ended"
@@ -83,15 +84,18 @@ class Attempts:
             raise _ending(name, error)
 
     async def wait(
-        self, follower: Follower, error: LostError, idle: Callable[[], Awaitable[None]]
+        self,
+        follower: Follower,
+        error: LostError,
+        keep_alive: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Wait until a replica can take the request. Raises ApiError after `Deadlines.queue`.
 
-        idle  called once a second
+        keep_alive  called once a second
         """
         gateway, loop = self._gateway, asyncio.get_running_loop()
         began, paused = gateway.now(), loop.time()
-        while not self._may_go_elsewhere:
+        while not self.may_go_elsewhere:
             left = (self._lost_at or paused) + gateway.deadlines.queue - loop.time()
             if left <= 0:
                 late = LostError("no replica accepted the request again", "late")
@@ -102,7 +106,8 @@ class Attempts:
             if loop.time() - paused >= _AGAIN_SECONDS:
                 paused = loop.time()
                 self._failed.clear()
-                await idle()
+                if keep_alive is not None:
+                    await keep_alive()
 
 
 def _ending(replica: str, error: LostError) -> ApiError:

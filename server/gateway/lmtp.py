@@ -36,7 +36,7 @@ from server.gateway.upstream import LostError, RefusedError, lost
 from server.http.continued import CONTINUED
 from server.http.errors import ApiError, unavailable
 
-_ANSWERED = (*STREAM_WORDS, "MODEL_INFO")  # calls that another replica can answer, too
+_ANSWERED = (*STREAM_WORDS, "MODEL_INFO", "CANCEL")  # calls that another replica can answer, too
 # Errors of the engine, not of the request; see `is_transient` for those of HTTP.
 _ENGINE_CODES = (
     "engine_died",
@@ -122,6 +122,7 @@ class PinnedSession:
         self._number = gateway.next_request()
         self._attempts = Attempts(gateway, self._number)
         self._open: dict[StreamId, _Open] = {}
+        self._early: list[str] = []  # other frames, which came while there was no replica
         self._has_buffers = False
 
     async def serve(self) -> None:
@@ -160,12 +161,13 @@ class PinnedSession:
                 attempts.failed(
                     follower, run, error, began, has_token=has_token, is_computed=computed
                 )
-                await attempts.wait(follower, error, self._accept)
-
-    async def _accept(self, *headers: tuple[bytes, bytes]) -> None:
-        """Accept the client, whose patience with a handshake is short."""
-        if self._is_new:
-            await self._client.accept(headers=headers)
+                if not attempts.may_go_elsewhere:
+                    if self._is_new:  # its patience with a handshake is short
+                        await self._client.accept()
+                    leaving = asyncio.create_task(self._from_client())
+                    await _first_of(leaving, asyncio.create_task(attempts.wait(follower, error)))
+                    if not leaving.cancelled():
+                        return
 
     @property
     def _is_new(self) -> bool:
@@ -192,28 +194,23 @@ class PinnedSession:
         """Tell the client that it is connected, or send what another replica has not answered."""
         if self._is_new:
             self._attempts.accepted = True
-            await self._accept((b"x-underglass-replica", replica_id.encode()))
+            await self._client.accept(headers=[(b"x-underglass-replica", replica_id.encode())])
+        calls = [text for call in self._open.values() for text in call.frames()]
         for call in self._open.values():
             call.again = True
-            for text in call.frames():
-                await replica.send_str(text)
+        early, self._early = self._early, []
+        for text in (*calls, *early):
+            await replica.send_str(text)
 
     async def _pass(self, replica: aiohttp.ClientWebSocketResponse) -> None:
         """Pass frames on in both directions. Raises OSError when the replica's side ends."""
-        tasks = {
-            asyncio.create_task(self._to_replica(replica)),
+        await _first_of(
+            asyncio.create_task(self._from_client(replica)),
             asyncio.create_task(self._to_client(replica)),
-        }
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-        for task in done:
-            task.result()
+        )
 
-    async def _to_replica(self, replica: aiohttp.ClientWebSocketResponse) -> None:
+    async def _from_client(self, replica: aiohttp.ClientWebSocketResponse | None = None) -> None:
+        """Pass calls on, or keep them if there is no replica; return when the client leaves."""
         while True:
             message = await self._client.receive()
             if message["type"] == "websocket.disconnect":
@@ -222,8 +219,11 @@ class PinnedSession:
             if text is None:
                 await self._client.close(1003)
                 return
-            self._note_call(text)
-            await replica.send_str(text)
+            is_noted = self._note_call(text)
+            if replica is not None:
+                await replica.send_str(text)
+            elif not is_noted:
+                self._early.append(text)
 
     async def _to_client(self, replica: aiohttp.ClientWebSocketResponse) -> None:
         async for message in replica:
@@ -242,7 +242,7 @@ class PinnedSession:
             text = frame(word, kept) if kept else ""
         if text:
             # uvicorn waits before it writes, so a frame whose sending is cancelled was not sent.
-            with suppress(WebSocketDisconnect):  # `_to_replica` ends, too
+            with suppress(WebSocketDisconnect):  # `_from_client` ends, too
                 await self._client.send_text(text)
         for item in passed:
             self._note_item(word, item)
@@ -258,30 +258,30 @@ class PinnedSession:
         call = self._open.get(item.stream_id) if item.stream_id is not None else None
         return call is not None and call.again and item.status in ("queued", "loading")
 
-    def _note_call(self, text: str) -> None:
+    def _note_call(self, text: str) -> bool:
+        """Note a call that another replica can answer, too; return whether it is one."""
         try:
             word, content = split(text)
         except FrameError:
-            return  # the replica says so
+            return False  # the replica says so
         try:
             called = _called.decode(content)
         except (msgspec.DecodeError, RecursionError):
             called = _Called(stream_of(content))
         self._has_buffers |= any((called.keep, called.from_, word == "RELEASE"))
-        if called.stream_id is None:
-            return
-        before, cancels = self._open.get(called.stream_id), ""
+        stream_id, cancels = called.stream_id, ""
+        if stream_id is None or word not in _ANSWERED:
+            return False
         if word == "CANCEL":
-            self._close(called.stream_id)
-        elif word not in _ANSWERED:
-            return
-        elif before is not None:
+            self._close(stream_id)
+        elif (before := self._open.get(stream_id)) is not None:
             if before.word != "CANCEL":
-                return  # the replica says that its id is in use
+                return False  # the replica says that its id is in use
             cancels = before.content
-        call = self._open[called.stream_id] = _Open(word, content, cancels)
+        call = self._open[stream_id] = _Open(word, content, cancels)
         if word in STREAM_WORDS:
             call.running.enter_context(self._gateway.running())
+        return True
 
     def _note_item(self, word: str, item: _Item) -> None:
         gateway, stream_id = self._gateway, item.stream_id
@@ -318,3 +318,15 @@ class PinnedSession:
                 items = [error_item(stream_id, error) for stream_id in streams]
                 await self._client.send_text(frame("TOKEN", items))
             await self._client.close(_TRY_AGAIN)
+
+
+async def _first_of(*tasks: asyncio.Task[None]) -> None:
+    """Wait until one of the tasks ends, and cancel the others. Raises what it raises."""
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()
