@@ -5,7 +5,6 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.axe import expect_no_violation
 from tests.browser.board import expect_fold
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd
@@ -48,38 +47,6 @@ def test_buttons_and_keys_step_and_play(board):
     board.press(" ")
     expect(board.root).to_have_attribute("data-playing", "false")
     assert int(board.data("step")) < 53
-
-
-def test_dragging_over_the_strip_scrubs(board):
-    box = board.canvas("canvas.strip")
-    mouse, y = board.page.mouse, box["y"] + 40
-    mouse.move(box["x"] + 140, y)
-    mouse.down()
-    expect(board.root).not_to_have_attribute("data-step", "30")
-    first = int(board.data("step"))
-    mouse.move(box["x"] + 340, y, steps=5)
-    expect(board.root).not_to_have_attribute("data-step", str(first))
-    mouse.up()
-    board.settle()
-    last = int(board.data("step"))
-    assert last > first
-    mouse.move(box["x"] + 200, y)
-    board.expect_step(last)
-    # By wall time, too; with Shift it sums up the steps between two times.
-    board.press("x")
-    board.expect_data(axis="time")
-    board.page.wait_for_function("location.hash.endsWith('axis=time')")
-    mouse.click(box["x"] + 140, y)
-    expect(board.root).not_to_have_attribute("data-step", str(last))
-    expect_no_violation(board.page)
-    board.page.keyboard.down("Shift")
-    mouse.down()
-    mouse.move(box["x"] + 340, y, steps=4)
-    mouse.up()
-    board.page.keyboard.up("Shift")
-    expect(board.root).to_have_attribute("data-range", re.compile(rf"^{board.data('step')}-\d"))
-    board.act("axis").click()
-    board.expect_data(axis="steps")
 
 
 def test_keys_act_only_on_a_focused_board_and_stay_inside(board):

@@ -6,13 +6,12 @@ import nbformat
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from authoring.lab import WIDGET, cells, open_notebook, set_theme
+from authoring.lab import WIDGET, cells, open_notebook
 from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.exported import the_log
 from tests.browser.notebooks import expect_said, open_exported, open_saved, run_cell
 from tests.visualizer.clusters import three_replicas
-from tests.visualizer.storytellers import storytellers
-from visualizer import gallery, read
+from visualizer import read
 from visualizer.widgets.log_model import SAVED_BYTES
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -108,38 +107,6 @@ def test_browser_and_kernel_agree_and_panels_of_one_log_move_together(open_cells
         panel.expect_data(step=12, selected=5)
     expect(timeline.root).to_have_attribute("data-axis", "steps")
     other.expect_data(step=5, axis="steps")
-
-
-def test_scenarios_and_comparisons_follow_jupyterlabs_theme_and_names_are_text(open_cells, jupyter):
-    storytellers(max_kv_tokens=280).save(jupyter[1] / "b.jsonl")
-    names = '("<b>a</b>", "<img src=x onerror=alert(1)>")'
-    cells = [
-        'from visualizer import compare, gallery, show\nshow("preemption")',
-        "gallery()",
-        f'both = compare("run.jsonl", "b.jsonl", names={names})\nboth',
-        "print('kernel:', both.step, len(both.requests))",
-    ]
-    page = open_cells("theme.ipynb", cells, run=4, height=3000)
-    one, board = gallery()["preemption"], BoardOnPage(page).wait()
-    board.expect_data(step=one.step, selected=one.select)
-    assert board.text("h2.title") == one.name.capitalize()
-    assert board.text("p.caption") == one.caption
-    rows = page.locator(".jp-RenderedHTMLCommon figcaption code")
-    expect(rows).to_have_text([f'show("{name}")' for name in gallery()])
-    comparison = page.locator(".underglass.compare")
-    expect(comparison).to_have_attribute("data-fork", "19")
-    expect(comparison.locator(".way strong").first).to_have_text("<b>a</b>")
-    assert comparison.locator("img").count() == 0
-    expect_said(page, "kernel: 19 12")
-    drawn = "document.querySelector('.compare canvas').toDataURL()"
-    light = page.evaluate(drawn)
-    grounds = (("Dark", "rgb(20, 22, 26)", "!=="), ("Light", "rgb(255, 255, 255)", "==="))
-    for theme, ground, is_light in grounds:
-        set_theme(page, f"JupyterLab {theme}")
-        for root in (board.root, comparison):
-            expect(root).to_have_attribute("data-theme", theme.lower())
-        expect(board.root).to_have_css("background-color", ground)
-        page.wait_for_function(f"light => {drawn} {is_light} light", arg=light)
 
 
 def save(page: Page) -> None:

@@ -20,7 +20,6 @@ from tests.parity.recorded_steps import read_recording
 from tests.visualizer import clusters
 from tests.visualizer.foreign import foreign
 from visualizer import read
-from visualizer.comparing.compared_clusters import ComparedClusters
 from visualizer.comparing.compared_runs import ComparedRuns
 from visualizer.reading.busy_time import busy_us
 from visualizer.reading.tour import Scene
@@ -349,34 +348,6 @@ def test_a_comparison_tells_what_differs() -> None:
                 facts |= {"e2e": us(rows[run][one].e2e_ms) if one in rows[run] else None}
                 facts |= {"difference": "", "better": compared.better_busy}
                 assert claim.value == facts[claim.what], (scene.text, claim)
-
-
-def test_two_clusters_tell_what_the_routers_changed() -> None:
-    logs = [clusters.three_replicas(), clusters.one_dies()]
-    compared = ComparedClusters(logs[0], logs[1], ("three", "dies"))
-    tables = [read(log).decisions for log in logs]
-    last = [table.groupby("request").last() for table in tables]
-    both = last[0].index.intersection(last[1].index)
-    changes = (last[1].ttft_ms - last[0].ttft_ms).abs()
-    for scene in compared.tour:
-        if scene.replica:
-            check(logs[scene.run].replicas[scene.replica], [scene])
-            continue
-        check_words([scene], dict(last[0].label))
-        for claim in scene.claims:
-            run, one = int(claim.at["run"]), claim.at.get("request", 1)
-            table, its = tables[run], last[run].loc[one]
-            firsts, cached = table.groupby("request").ttft_ms.min(), table.cached_tokens
-            facts: Facts = {"name": compared.names[run], "paired": len(both)}
-            facts |= {f"{how} first token time": us(firsts.agg(how)) for how in ("mean", "max")}
-            facts |= {"cached tokens": cached.sum(), "most changed": changes.idxmax()}
-            facts["prompt tokens"] = table.prompt_tokens[cached.notna()].sum()
-            facts["moved"] = (last[0].replica[both] != last[1].replica[both]).sum()
-            facts["answers"] = (last[run].replica == claim.at.get("replica")).sum()
-            facts |= {**its[["replica", "reason"]], "first token time": us(its.ttft_ms)}
-            assert claim.value == facts[claim.what], (scene.text, claim)
-    kinds = [scene.kind for scene in compared.tour if not scene.replica]
-    assert kinds == ["totals", "hits", "moved", "changed"] and len(compared.tour) == 6
 
 
 def test_what_is_unknown_is_not_said_and_what_is_inferred_is_marked() -> None:

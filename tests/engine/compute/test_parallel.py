@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from itertools import pairwise
 
 import msgspec
@@ -16,13 +15,11 @@ import torch
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
-from engine.core.log.expert_loads import unpacked
 from engine.extensions.adapters import AdapterError
 from engine.models.decoder import Decoder
 from engine.models.loader import open_model
 from engine.parallel import Parallel
 from engine.parallel.devices import DeviceError, Devices
-from engine.parallel.lanes import dispatched_bytes, expected_bytes
 from engine.parallel.shards import Shard, ShardedCheckpoint, check_division
 from tests.facts import raises_naming
 
@@ -105,62 +102,6 @@ def test_forty_prompts_have_the_log_of_one_process(pair, is_async):
             assert lane[0].start >= 0
             assert lane[-1].end <= end + 1
             assert all(one.end == two.start for one, two in pairwise(lane))
-
-
-def test_bytes_follow_the_formula(pair):
-    division, _, divided = pair
-    engine = again(divided)
-    params = SamplingParams(max_tokens=4, ignore_eos=True)
-    prompts = [[at * 7 % 64 for at in range(n)] for n in (5, 30, 70)]
-    log = played(engine, lambda one: [one.submit(prompt, params) for prompt in prompts])
-    sent = formula = 0
-    scheduled, finished = (
-        [event for event in log if isinstance(event, kind)]
-        for kind in (v.StepScheduled, v.StepFinished)
-    )
-    for plan, event in zip(scheduled, finished, strict=True):
-        expected = expected_bytes(
-            engine.runner._model.config,
-            value_bytes=4,
-            tensor=division.tensor,
-            pipeline=division.pipeline,
-            tokens=(tokens := sum(row.count for row in plan.rows)),
-            logits=len(event.tokens),
-            all_to_all=division.all_to_all,
-        )
-        lanes = event.t["devices"]
-        for lane in lanes:
-            sizes = Counter()
-            for span in lane:
-                sizes[{"recv": "send"}.get(span.kind, span.kind)] += span.bytes
-            sizes -= Counter({"sent": sizes["sent"], "all_to_all": sizes["all_to_all"]})
-            assert sizes == Counter(expected)
-        if division.all_to_all:
-            sent += check_all_to_all(engine.runner._model.config, lanes, tokens, event.expert_loads)
-            formula += even_bytes(engine.runner._model.config, tokens)
-    assert sent == pytest.approx(formula, rel=0.15)
-
-
-def even_bytes(config, tokens):
-    """What the dispatch and the combine of all layers send, if experts are chosen evenly."""
-    sizes = config.hidden_size, config.experts_per_token
-    one = dispatched_bytes(*sizes, value_bytes=4, devices=2, tokens=tokens)
-    return one * config.num_layers
-
-
-def check_all_to_all(config, lanes, tokens, loads):
-    """What a device sends is what it has, minus what stays; what it has in the end is its load."""
-    size, k, half = 4 * config.hidden_size, config.experts_per_token, config.num_experts // 2
-    counts, there, back = (
-        [[one.bytes for one in lane if one.kind == "all_to_all"][at::3] for lane in lanes]
-        for at in range(3)
-    )
-    assert counts == [[8 * half] * config.num_layers] * 2
-    assert back == there[::-1]
-    second = tokens // 2 * k  # the copies of tokens that the second device dispatches
-    for layer, load in enumerate(map(unpacked, loads)):
-        assert there[0][layer] - there[1][layer] == size * (sum(load[half:]) - second)
-    return 2 * sum(map(sum, there))
 
 
 def test_pages_can_be_read_and_written(pair):

@@ -1,8 +1,6 @@
 """A client that leaves or reads nothing costs no other client anything; other sites are rejected."""
 
 import json
-import os
-import pty
 import socket
 import subprocess
 
@@ -12,7 +10,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from engine.core.log.vocabulary import RequestArrived, RequestFinished
 from server.api.lmtp.interactive import PARAMETERS, RETRY_HINT, LineError, parse_line
 from tests.facts import assert_names
-from tests.server.console import COMMAND, run
+from tests.server.console import run
 from tests.server.harness import TIMEOUT, Feed, get, post, trace, watch
 from tests.server.lmtp.wire import Wire, letters
 
@@ -184,36 +182,3 @@ def test_without_the_key_it_says_so(serve):
     url = serve(server={"api_key": "secret"}).url
     assert_names(pipe(url, "hello\n").stderr, 401)
     assert pipe(url, "max_tokens=1 hello\n", "--api-key", "secret").stdout == "a\n"
-
-
-def test_ctrl_c_ends_the_answer_and_not_the_client(serve):
-    url = serve(engine={"max_kv_tokens": 1 << 20}).url
-    ours, theirs = pty.openpty()
-    command = [*COMMAND, "lmtp", "--url", url]
-    client = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, process_group=0)
-    os.close(theirs)
-    screen = b""
-
-    def until(wanted: bytes) -> None:
-        nonlocal screen
-        while wanted not in screen:
-            screen += os.read(ours, 65536)
-        screen = screen.partition(wanted)[2]
-
-    try:
-        with watch(url) as feed:
-            until(b"> ")
-            os.write(ours, b"max_tokens=500000 hello\n")
-            until(b"abcdefghij")
-            client.send_signal(2)
-            assert feed.until_kind(RequestFinished).reason == "abort"
-            until(b"> ")
-            os.write(ours, b"max_tokens=3 again\n")
-            until(b"abc\r\n")
-            until(b"> ")
-            os.write(ours, b"\x04")  # Ctrl-D
-            assert client.wait(60) == 0
-    finally:
-        client.kill()
-        client.wait()
-        os.close(ours)
