@@ -13,7 +13,7 @@ from engine.core.cache.kv_cache_manager import KVCacheManager
 from engine.core.cache.prefix_cache import WindowPages
 from engine.core.cache.radix_cache import RadixCache
 from engine.core.cache.radix_tree import RadixTree
-from engine.core.config import EngineConfig
+from engine.core.config import ConfigError, EngineConfig
 from engine.core.extras import extension
 from engine.core.log.recorder import Clock, Recorder
 from engine.core.log.vocabulary import Event
@@ -90,11 +90,17 @@ def build(
         from engine.core.async_loop import AsyncLoop
 
         kind = AsyncLoop
+    scheduler_kind = Scheduler
+    if config.scheduler != "vllm":
+        if speculation is not None:
+            raise ConfigError(f'scheduler must be "vllm" with a drafter, got {config.scheduler!r}')
+        sglang = extension("sglang_scheduler")
+        kind, scheduler_kind = sglang.SGLangLoop, sglang.SGLangScheduler
     loop = kind(
         config=config,
         runner=runner,
         cache=cache,
-        scheduler=Scheduler(config, checked_part("policy", policy), cache, emit, speculation),
+        scheduler=scheduler_kind(config, checked_part("policy", policy), cache, emit, speculation),
         recorder=recorder,
         clock=clock,
         emit=emit,
@@ -134,4 +140,7 @@ def _cache(
     given["eviction"] = given["eviction"] or EVICTIONS[config.eviction]()
     tree.eviction = checked_part("eviction", given["eviction"])
     tree.enabled = config.prefix_cache != "off"
+    if config.scheduler != "vllm":
+        sglang: KVCacheManager = extension("sglang_cache").SGLangCache(pool, tree, emit, pages)
+        return sglang
     return RadixCache(pool, tree, emit, pages)

@@ -19,7 +19,20 @@ class ConfigError(ValueError):
 
 _PRESETS: dict[str, dict[str, Any]] = {
     "vllm": {"admission": "whole", "prefix_cache": "hash"},
-    "sglang": {"admission": "first_chunk", "prefix_cache": "radix"},
+    "sglang": {"scheduler": "sglang", "prefix_cache": "radix"},
+}
+
+
+_WITH_SGLANG: dict[str, tuple[Any, ...]] = {
+    "policy": ("fcfs", "lpm"),
+    "batching": ("continuous",),
+    "prefix_cache": ("radix", "off"),
+    "host_kv_tokens": (0,),
+    "disk_kv_tokens": (0,),
+    "preemption": (True,),
+    "async_scheduling": (False,),
+    "watermark": (0.0,),
+    "long_prefill_token_threshold": (0,),
 }
 
 
@@ -40,6 +53,26 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             sglang="`--chunked-prefill-size`, `--max-prefill-tokens` (prefill only)",
         ),
     ] = 64
+    scheduler: Annotated[
+        Literal["vllm", "sglang", "sglang_mixed"],
+        setting(
+            "vllm: each step hands out its tokens, to running requests first; sglang: a step computes "
+            "prompts, and the running requests decode only if none can be admitted; sglang_mixed: they "
+            "decode in the same step.",
+            vllm={"vllm": "the only one"},
+            sglang={"sglang": "the default", "sglang_mixed": "`--enable-mixed-chunk`"},
+        ),
+    ] = "vllm"
+    schedule_conservativeness: Annotated[
+        float,
+        setting(
+            "For SGLang's scheduler: a running request is expected to produce 0.7 times this share of "
+            "its remaining output. With a smaller number, more requests are admitted and retracted.",
+            ge=0,
+            le=2,
+            sglang="`--schedule-conservativeness`",
+        ),
+    ] = 1.0
     max_batch_size: Annotated[
         int,
         setting(
@@ -264,10 +297,28 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                     f"{name} must be 0 with {without}={getattr(self, without)!r}, got "
                     f"{getattr(self, name)}"
                 )
+        if self.scheduler != "vllm":
+            self._check_sglang()
         if self.max_kv_tokens < self.block_size:
             raise ConfigError(
                 f"max_kv_tokens must be at least block_size ({self.block_size}), got "
                 f"{self.max_kv_tokens}"
+            )
+
+    def _check_sglang(self) -> None:
+        for name, values in _WITH_SGLANG.items():
+            if (value := getattr(self, name)) not in values:
+                raise ConfigError(
+                    f"{name} must be {' or '.join(map(repr, values))} with "
+                    f"scheduler={self.scheduler!r}, got {value!r}"
+                )
+        least, name = self.block_size, "block_size"
+        if self.scheduler == "sglang_mixed" and self.max_batch_size >= least:
+            least, name = self.max_batch_size + 1, "max_batch_size + 1"
+        if self.chunked_prefill and self.token_budget < least:
+            raise ConfigError(
+                f"token_budget must be at least {name} ({least}) with "
+                f"scheduler={self.scheduler!r}, got {self.token_budget}"
             )
 
     @classmethod

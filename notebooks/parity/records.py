@@ -34,6 +34,7 @@ class Ask(msgspec.Struct, omit_defaults=True):
     output      the tokens that the invented model says; it ends early if the last one is `STOP`
     max_tokens  at least `len(output)`
     abort       the client aborts before this step; 0: never
+    ignore_eos  whether the client says that only `max_tokens` ends the output
     """
 
     step: int
@@ -42,6 +43,7 @@ class Ask(msgspec.Struct, omit_defaults=True):
     max_tokens: int
     priority: int = 0
     abort: int = 0
+    ignore_eos: bool = False
 
 
 class Workload(msgspec.Struct, omit_defaults=True):
@@ -68,6 +70,8 @@ class Workload(msgspec.Struct, omit_defaults=True):
     watermark: float = 0.0
     long_prefill: int = 0
     long_prefill_adaptive: bool = False
+    scheduler: str = "vllm"
+    schedule_conservativeness: float = 1.0
 
 
 class Row(NamedTuple):

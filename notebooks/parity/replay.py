@@ -30,6 +30,22 @@ def vllm_config(workload: Workload) -> EngineConfig:
     )
 
 
+def sglang_config(workload: Workload) -> EngineConfig:
+    """Return the settings under which the engine should decide like SGLang."""
+    return EngineConfig.like(
+        "sglang",
+        scheduler=workload.scheduler,
+        schedule_conservativeness=workload.schedule_conservativeness,
+        token_budget=workload.token_budget,
+        max_batch_size=workload.max_batch_size,
+        max_kv_tokens=workload.num_blocks * workload.block_size,
+        block_size=workload.block_size,
+        policy=workload.policy,
+        chunked_prefill=workload.chunked_prefill,
+        prefix_cache="radix" if workload.prefix_cache else "off",
+    )
+
+
 class Player:
     """An engine that plays a workload and records each step.
 
@@ -54,7 +70,7 @@ class Player:
                 params = SamplingParams(
                     max_tokens=ask.max_tokens,
                     temperature=0.0,
-                    ignore_eos=True,
+                    ignore_eos=ask.ignore_eos or self._workload.scheduler == "vllm",
                     stop_token_ids=(STOP,) if len(ask.output) < ask.max_tokens else (),
                 )
                 request = engine.submit(ask.prompt, params, priority=ask.priority)
@@ -95,11 +111,12 @@ class Player:
 def replay(
     workload: Workload, config: EngineConfig | None = None, like: list[Step] | None = None
 ) -> list[Step]:
-    """Play a workload on the engine with its invented tokens, by default with `vllm_config`.
+    """Play a workload on the engine with its invented tokens, by default as the recorded engine does.
 
     It ends at the first step that is decided otherwise than the same step of `like`.
     """
     outputs = {number: ask.output for number, ask in enumerate(workload.requests, start=1)}
     runner = CostRunner(1.0, 0.0, outputs=outputs, end_token=STOP)
-    engine = Engine(runner, config or vllm_config(workload), clock=runner.clock)
+    like_other = vllm_config if workload.scheduler == "vllm" else sglang_config
+    engine = Engine(runner, config or like_other(workload), clock=runner.clock)
     return Player(workload, engine).play(like)

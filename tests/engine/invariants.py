@@ -142,6 +142,8 @@ def check_eviction(before: State, event: v.RadixEvicted, order: str, uses: dict[
     leaves = [n for n in before.nodes.values() if n.id and not n.lock_ref and not n.children]
     victim = before.nodes[event.node]
     assert victim in leaves, "evicted a node that is locked or has children"
+    if order == "LeastRecentAccess":
+        return  # SGLang's accesses are not in the log
     assert sum(leaf.last == victim.last for leaf in leaves) == 1, "two evictable leaves tie"
     if order == "LRU":
         assert victim.last == min(leaf.last for leaf in leaves), "not the least recently locked"
@@ -180,6 +182,8 @@ def check_slots(state: State, id_: int, engine: Engine) -> None:
 def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preempted: bool) -> None:
     """Check that the plan keeps its limits, covers every running request, and gives true reasons."""
     config = engine.config
+    if config.scheduler != "vllm":
+        return  # `tests/parity` compares the decisions with SGLang's
     used = sum(row.count for row in event.rows)
     stopped = any(reason == "after_preemption" for _, reason in event.skipped)
     itself = preempted and engine.log.of(v.Preempted)[-1]
@@ -398,7 +402,7 @@ def check_after_step(engine: Engine) -> None:
     held: dict[int, list[list[int]]] = {}
     for request in engine.requests.values():
         assert len(request.block_table) == -(-request.num_scheduled_tokens // size)
-        if engine.config.prefix_cache != "off":
+        if engine.config.prefix_cache != "off" and engine.config.scheduler == "vllm":
             full = request.block_table[: request.num_computed_tokens // size]
             assert all(block in in_tree for block in full), "a full block is not in the tree"
         for index, block in enumerate(request.block_table):

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from engine import EventLog
+from engine import EngineConfig, EventLog
 from engine.core.log import vocabulary as v
 from tests.engine.invariants import check
 from tests.engine.workloads import (
@@ -50,6 +50,23 @@ def test_no_invariant_breaks_on_random_workloads(soak: bool, first_seed: int) ->
     print(
         f"\n{count} workloads from seed {first_seed}, {events} events, fold equals snapshot after each"
     )
+
+
+def test_no_invariant_breaks_with_sglangs_scheduler(soak: bool, first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + (2_000 if soak else 16)):
+        drawn = random_workload(seed)
+        config, size = drawn.config, drawn.config.block_size
+        sglang = EngineConfig.like(
+            "sglang",
+            scheduler=("sglang", "sglang_mixed")[seed % 2],
+            token_budget=max(config.token_budget, size, config.max_batch_size + 1),
+            max_batch_size=config.max_batch_size,
+            max_kv_tokens=config.max_kv_tokens + 3 * size,
+            block_size=size,
+            policy=("fcfs", "lpm")[seed // 2 % 2],
+        )
+        with named(seed):
+            check(replace(drawn, config=sglang, draft_length=0, draft_model=False))
 
 
 def test_no_invariant_breaks_with_sliding_layers(soak: bool, first_seed: int) -> None:

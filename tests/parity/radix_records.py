@@ -6,6 +6,7 @@ project's cache the same questions. Operations, in the order of a request's life
     match       a request arrives: how many of its tokens are cached? The match gets locked.
     checkpoint  its first `up_to` tokens are computed and become findable; the lock moves along
     release     all of its tokens are computed and findable, and the lock ends
+    drop        only the lock ends, as it does when a request is retracted
     evict       make room for `tokens` tokens: which edges are evicted, in order?
 
 An evicted edge is named by content, because block numbers differ: the tokens from the root to its
@@ -13,8 +14,9 @@ end, and how many of those are its own.
 
 A recording is compressed JSON Lines: a header, then a history per line, `{"page": ..., "requests":
 [[prompt, output], ...], "operations": [...]}`. An operation is `["match", request, cached]`,
-`["checkpoint", request, up_to]`, `["release", request]` or `["evict", tokens, victims]`, where a
-victim `[request, start, end]` is the edge with tokens `start` to `end - 1` of that request.
+`["checkpoint", request, up_to]`, `["release", request]`, `["drop", request]` or
+`["evict", tokens, victims]`, where a victim `[request, start, end]` is the edge with tokens `start`
+to `end - 1` of that request.
 """
 
 import gzip
@@ -31,6 +33,7 @@ SETTINGS = {  # name -> (requests overlap, checkpoints within a prompt)
     "one at a time, chunked": (False, 2),
     "overlapping": (True, 0),
     "overlapping, chunked": (True, 2),
+    "overlapping, dropped": (True, 2),  # and some requests end without their last checkpoint
 }
 PAGE_SIZES = (1, 2, 4, 16)
 
@@ -68,6 +71,9 @@ class PrefixCache(Protocol):
     def release(self, request: int) -> None:
         """End the lock."""
 
+    def drop(self, request: int) -> None:
+        """End the lock of a request that ends early."""
+
     def evict(self, tokens: int) -> list[Edge]:
         """Evict edges until `tokens` tokens are free, or none is unlocked. Return them in order."""
 
@@ -104,9 +110,11 @@ def draw(setting: str, seed: int, page: int) -> Iterator[tuple[History, list[Any
         (cached,) = (one[2] for one in history.operations if one[:2] == ["match", request])
         length = len(history.requests[request][0])
         cuts = sorted(rng.randint(cached, length) for _ in range(checkpoints))
-        for cut in [*cuts, length]:
+        dropped = setting.endswith("dropped") and rng.random() < 0.4
+        last = [] if dropped and rng.random() < 0.5 else [length]
+        for cut in [*cuts, *last]:
             yield history, ["checkpoint", request, cut]
-        yield history, ["release", request]
+        yield history, ["drop" if dropped else "release", request]
 
 
 def ask(cache: PrefixCache, history: History, operation: list[Any]) -> int | list[Edge] | None:
@@ -119,6 +127,8 @@ def ask(cache: PrefixCache, history: History, operation: list[Any]) -> int | lis
         case ["release", request]:
             cache.checkpoint(request, history.tokens(request))
             cache.release(request)
+        case ["drop", request]:
+            cache.drop(request)
         case ["evict", tokens, *_]:
             return cache.evict(tokens)
         case _:

@@ -19,13 +19,13 @@ from tests.parity.radix_records import Edge, History, first_difference, read
 
 
 class EngineCache:
-    """The engine's `KVCacheManager`, asked as `radix_records.PrefixCache`."""
+    """The engine's `SGLangCache`, asked as `radix_records.PrefixCache`."""
 
     def __init__(self, history: History) -> None:
         page = history.page
         pages = sum(-(-len("".join(one)) // page) for one in history.requests)
         config = EngineConfig.like("sglang", block_size=page, max_kv_tokens=pages * page)
-        self._cache = Engine(CostRunner(1.0, 0.0), config).cache
+        self._cache: Any = Engine(CostRunner(1.0, 0.0), config).cache
         self._live: dict[int, Request] = {}
 
     def match(self, request: int, prompt: list[int]) -> int:
@@ -39,14 +39,12 @@ class EngineCache:
         one.tokens = tokens
         self._cache.allocate_slots(one, len(tokens) - one.num_computed_tokens)
         one.num_computed_tokens = len(tokens)
-        self._cache.cache_computed(one)
+        self._cache.checkpoint(one)
 
     def release(self, request: int) -> None:
-        self._live[request].finish_reason = "stop"
-        self.drop(request)
-
-    def drop(self, request: int) -> None:
         self._cache.free(self._live.pop(request))
+
+    drop = release
 
     def evict(self, tokens: int) -> list[Edge]:
         radix = self._cache

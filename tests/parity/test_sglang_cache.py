@@ -7,10 +7,13 @@ from collections import Counter
 
 import pytest
 
+from engine import Engine, EngineConfig, SamplingParams
+from engine.core.request import Request
+from engine.simulation.cost_runner import CostRunner
 from recorders.fixtures.record_sglang import SEEDS
 from tests.parity import FIXTURES
-from tests.parity.radix_records import SETTINGS, Edge, History, draw, read
-from tests.parity.radix_replay import EngineCache, differences
+from tests.parity.radix_records import SETTINGS, History, draw, read
+from tests.parity.radix_replay import differences
 from tests.parity.writing import read_header
 
 FILE = FIXTURES / "sglang.jsonl.gz"
@@ -36,13 +39,16 @@ def test_the_generator_still_draws_what_was_recorded(histories) -> None:
         assert history == recorded
 
 
-@pytest.mark.parametrize(("end", "victim"), [("drop", b"ab"), ("release", b"cd")])
-def test_a_request_that_is_dropped_does_not_use_its_path_again(end: str, victim: bytes) -> None:
-    history = History("", 0, 1, [("ab", ""), ("cd", "")])
-    cache = EngineCache(history)
-    for request in (0, 1):
-        cache.match(request, history.tokens(request))
-        cache.checkpoint(request, history.tokens(request))
-    cache.drop(1)
-    getattr(cache, end)(0)
-    assert cache.evict(1) == [Edge(list(victim), 2)]
+@pytest.mark.parametrize(("end", "victim"), [(None, b"ab"), ("stop", b"cd")])
+def test_without_checkpoints_an_end_after_the_prompt_is_an_access(end, victim) -> None:
+    cache = Engine(CostRunner(1.0, 0.0), EngineConfig(block_size=1, max_kv_tokens=4)).cache
+    requests = [Request(1, list(b"ab"), [], SamplingParams(), prompt_length=2)]
+    requests += [Request(2, list(b"cd"), [], SamplingParams(), prompt_length=2)]
+    for request in requests:
+        cache.allocate_slots(request, 2)
+        request.num_computed_tokens = 2
+        cache.cache_computed(request)
+    requests[0].finish_reason = end
+    for request in reversed(requests):
+        cache.free(request)
+    assert cache.tree.next_victim().tokens == list(victim)

@@ -14,7 +14,7 @@ NAMED = sorted(set(re.findall(r'\[(\w+), "(\w+)"\]', SOURCES)))
 
 
 def test_the_table_is_read():
-    assert len(FILES) == 5
+    assert len(FILES) == 6
     assert len(NAMED) > 10
 
 

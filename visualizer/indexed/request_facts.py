@@ -12,7 +12,7 @@ from visualizer.indexed.handlers import Handlers
 from visualizer.indexed.pass_facts import PassFacts, Repeat
 from visualizer.indexed.step_facts import StepFacts
 
-_MEMORY = {"no_free_blocks", "whole_sequence", "reserved_blocks"}
+_MEMORY = {"no_free_blocks", "whole_sequence", "reserved_blocks", "expected_tokens"}
 _ROWS = {"prefill", "catchup", "decode"}
 _OF_ALL_SAMPLES = (
     "arrived arrived_at n examined begins_at admitted computed hashes"  # what a fork inherits

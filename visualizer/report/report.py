@@ -26,7 +26,14 @@ _REMEDY = {
     "batch_full": "max_batch_size",
     "token_budget": "token_budget",
     **dict.fromkeys(
-        ("no_free_blocks", "whole_sequence", "reserved_blocks", "after_preemption", "preempted"),
+        (
+            "no_free_blocks",
+            "whole_sequence",
+            "reserved_blocks",
+            "expected_tokens",
+            "after_preemption",
+            "preempted",
+        ),
         "max_kv_tokens",
     ),
 }

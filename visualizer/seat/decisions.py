@@ -57,7 +57,8 @@ class Decision(msgspec.Struct, frozen=True):
 def decisions(log: EventLog, step: int) -> list[Decision]:
     """Return what a step of a log decided between at least two candidates, in order.
 
-    Raises ValueError for a step that the log does not have in full.
+    Empty for a log of SGLang's scheduler, which weighs other facts than are told here. Raises
+    ValueError for a step that the log does not have in full.
     """
     return list(_Decisions(log, step))
 
@@ -74,6 +75,8 @@ class _Decisions:
                 self._outputs[row.request] = self._outputs.get(row.request, 0) + len(row.ids)
 
     def __iter__(self) -> Iterator[Decision]:
+        if self._story.after.settings.get("scheduler", "vllm") != "vllm":
+            return
         victims = leaves = 0
         entered = False
         for offset, event in enumerate(self._story.events):

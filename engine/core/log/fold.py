@@ -167,7 +167,8 @@ class State(EngineState):
         self._release_request(request)
         request.preemptions += 1
         self.waiting[event.request] = None
-        self.waiting.move_to_end(event.request, last=False)
+        if self.settings.get("scheduler", "vllm") == "vllm":  # with SGLang's it goes to the back
+            self.waiting.move_to_end(event.request, last=False)
 
     def _radix_evicted(self, event: v.RadixEvicted) -> None:
         node = self.nodes.pop(event.node)

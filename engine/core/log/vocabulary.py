@@ -41,6 +41,7 @@ WaitingReason = Literal[
     "static_batch",  # batching is static, and the current batch has not finished
     "policy",  # the policy deferred the request
     "adapter_slot",  # its adapter is in no slot, and each slot's is in use; others may overtake it
+    "expected_tokens",  # the tokens that it and the running requests are expected to need do not fit
 ]
 FinishReason = Literal["stop", "length", "abort", "error"]
 EvictionReason = Literal["room", "cleared", "adopted"]
@@ -256,8 +257,8 @@ class StepScheduled(Event):
     rows     what each scheduled request computes, in order of scheduling
     skipped  (request, reason) of running requests that got no tokens ("token_budget";
              "after_preemption" if one before it preempted itself; "awaits_token" if the token that the
-             step before is computing is its last, or forks its samples) and of waiting ones that the
-             policy deferred
+             step before is computing is its last, or forks its samples; "prefill_batch" if SGLang's
+             scheduler computes prompts) and of waiting ones that the policy deferred
     blocked  the head of the queue; None if no request waits or all of them were deferred
     """
 

@@ -74,7 +74,8 @@ def check_request(
             "prompt" if config.blocks_for(len(tokens)) > memory else "max_tokens",
             f"{length} need {need} KV blocks of {config.block_size}, but memory has "
             f"{memory}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
-            memory * config.block_size + 1,  # the last token needs no slot
+            memory * config.block_size
+            - (-1 if config.scheduler == "vllm" else 2 * config.block_size + 1),
         )
     if max_context is not None and len(tokens) + params.max_tokens > max_context:
         raise ContextLengthError(
@@ -114,9 +115,10 @@ def max_blocks(prompt_length: int, max_tokens: int, samples: int, config: Engine
     """Count the KV blocks that all samples of a prompt need if each of them reaches max_tokens.
 
     The samples share the full blocks of the prompt. The last sampled token is never computed and
-    needs no slot.
+    needs no slot. SGLang's forecast counts it, and two blocks more.
     """
-    whole = -(-(prompt_length + max_tokens - 1) // config.block_size)
+    spare = -1 if config.scheduler == "vllm" else 2 * config.block_size + 1
+    whole = -(-(prompt_length + max_tokens + spare) // config.block_size)
     shared = prompt_length // config.block_size
     return shared + samples * (whole - shared)
 
@@ -132,7 +134,8 @@ def max_output(
     at_once = 1 if config.preemption else max(1, min(samples, config.max_batch_size))
     shared = prompt_length // config.block_size
     blocks = shared + (config.num_blocks - shared) // at_once
-    longest = blocks * config.block_size + 1 - prompt_length  # the last token needs no slot
+    spare = -1 if config.scheduler == "vllm" else 2 * config.block_size + 1  # see `max_blocks`
+    longest = blocks * config.block_size - spare - prompt_length
     if max_context is not None:
         longest = min(longest, max_context - prompt_length)
     return max(1, longest)

@@ -15,8 +15,9 @@ and preempt. Here drafts use only free blocks and the rest of the budget.
 
 `EngineConfig.like("vllm")` sets vLLM's admission (`admission="whole"`) and its prefix cache.
 
-Differs from SGLang, which runs prefill and decode in separate batches unless
-`--enable-mixed-chunk` is set.
+Differs from SGLang, which has both phases: it runs prefill and decode in separate batches unless
+`--enable-mixed-chunk` is set. `EngineConfig.like("sglang")` has that scheduler
+(`engine/extensions/sglang_scheduler.py`).
 """
 
 from collections.abc import Callable, Sequence

@@ -22,6 +22,7 @@ _LABEL_OF = {
     "no_free_blocks": "memory",
     "whole_sequence": "memory",
     "reserved_blocks": "memory",
+    "expected_tokens": "memory",
     "after_preemption": "memory",
     "preempted": "memory",
     "token_budget": "prefill",

@@ -11,7 +11,14 @@ if TYPE_CHECKING:
 
     from visualizer.reading.regimes.regimes import Regime, Regimes
 
-_MEMORY = ("no_free_blocks", "whole_sequence", "reserved_blocks", "after_preemption", "preempted")
+_MEMORY = (
+    "no_free_blocks",
+    "whole_sequence",
+    "reserved_blocks",
+    "expected_tokens",
+    "after_preemption",
+    "preempted",
+)
 # What requests wait for, by limit: the causes, and the words for them.
 _FOR: dict[str, tuple[tuple[str, ...], str]] = {
     "memory": (_MEMORY, "for blocks"),

@@ -20,6 +20,7 @@ WAITS: dict[str, tuple[str, ...]] = {
         "no_free_blocks",
         "whole_sequence",
         "reserved_blocks",
+        "expected_tokens",
         "after_preemption",
         "preempted",
     ),

@@ -20,6 +20,7 @@ _HEADS = {
         "block",
     ),
     "reserved_blocks": ("It waits because it may need {} and {} not reserved.", "block"),
+    "expected_tokens": ("It waits because it may need {} and {} not spoken for.", "token"),
 }
 _HEADS_ALONE = {
     "after_preemption": "It waits because a step that preempts a request admits none.",

@@ -22,7 +22,7 @@ from engine.core.log.vocabulary import WaitingReason
 
 WORK = ("prefill", "decode")
 LOST = ("preempted", "recomputed", "others_prefill")
-WAITING = (*get_args(WaitingReason), "awaits_token", "step_in_progress")
+WAITING = (*get_args(WaitingReason), "awaits_token", "prefill_batch", "step_in_progress")
 ENGINE = ("between_passes", "failed_step", "paused", "unknown")
 CAUSES = (*WAITING, *WORK, *LOST, *ENGINE)
 

@@ -39,6 +39,8 @@ COLOURS = {
     "static_batch": ("#fbdf6e", "#ffff9c"),
     "policy": ("#3c3725", "#faebd4"),
     "adapter_slot": ("#6d4a8f", "#c9a9e6"),
+    "expected_tokens": ("#2f7d84", "#63c5cd"),
+    "prefill_batch": ("#b08fc0", "#8a5fa0"),
     "awaits_token": ("#7c7c6f", "#9e9e9e"),
     "step_in_progress": ("#dad8c6", "#463b2c"),
     "after_preemption": ("#d39496", "#735059"),

@@ -208,7 +208,8 @@ class _Answer:
         )
         if lost.event.refunded:
             yield f"The step's budget gets back {count(lost.event.refunded, 'token')}."
-        yield "It waits at the front of the queue."
+        front = self.facts.config.scheduler == "vllm"
+        yield f"It waits at the {'front' if front else 'back'} of the queue."
         if lost.cached and self.id not in self.facts.unscored:
             yield "What is still cached when it resumes is not computed again."
 

@@ -10,6 +10,7 @@ import type { Frame } from "../model/frame.ts";
 export type Project = { path: string; home?: string };
 
 const SCHEDULER = "engine/core/scheduling/scheduler.py";
+const SGLANG = "engine/extensions/sglang_scheduler.py";
 const CACHE = "engine/core/cache/kv_cache_manager.py";
 const RADIX = "engine/core/cache/radix_cache.py";
 const ENGINE = "engine/core/engine.py";
@@ -43,19 +44,24 @@ const WAITS_BY: Record<string, string[]> = {
   reserved_blocks: [SCHEDULER, "_memory_obstacle"],
   after_preemption: [SCHEDULER, "_admit_waiting"],
   policy: [SCHEDULER, "_admit_waiting"],
+  expected_tokens: [SGLANG, "add_one_req"],
 };
 
 /** The file and function that made a decision of this frame, or null. */
 export function sourceOf(frame: Frame, { kind, heat, request }: Partial<Decision>) {
   if (frame.model.source.engine) return null; // another engine decided
+  const { scheduler = "vllm" } = frame.model.settings;
+  const named = ([file, name]: string[] = []) => {
+    if (file === SCHEDULER && scheduler !== "vllm")
+      return { file: SGLANG, name: "_schedule_running" };
+    return file ? { file, name } : null;
+  };
   if (kind === "waits") return named(WAITS_BY[String(frame.waitOf(request as number).reason)]);
   if (heat === "evicting" || heat === "copying") return named(DECIDED_BY[heat]);
   const isRow = kind === "prefill" || kind === "decode" || kind === "catchup";
   const fresh = isRow && frame.story.admissions.some((one) => one.request === request);
   return named(DECIDED_BY[fresh ? "first_chunk" : String(kind)]);
 }
-
-const named = (pair: string[] | undefined) => (pair ? { file: pair[0], name: pair[1] } : null);
 
 /**
  * The address at which JupyterLab shows a file of the project, or null. `root` is the project's folder; the

@@ -18,6 +18,8 @@ const COLOURS: Record<string, Record<Theme["name"], string>> = {
   token_budget: { light: "#85945d", dark: "#547045" },
   policy: { light: "#3c3725", dark: "#faebd4" },
   adapter_slot: { light: "#6d4a8f", dark: "#c9a9e6" },
+  expected_tokens: { light: "#2f7d84", dark: "#63c5cd" },
+  prefill_batch: { light: "#b08fc0", dark: "#8a5fa0" },
   awaits_token: { light: "#7c7c6f", dark: "#9e9e9e" },
   after_preemption: { light: "#d39496", dark: "#735059" },
   preempted: { light: "#eb3c10", dark: "#da796b" },

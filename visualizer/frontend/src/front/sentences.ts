@@ -115,7 +115,7 @@ function because(
   if (cause === "token_budget" && reader)
     return say`${who(reader)} had asked a long question before you, and the engine reads at most ${budget} tokens per step`;
   if (cause === "batch_full") return say`all seats were taken`;
-  if (["no_free_blocks", "whole_sequence", "reserved_blocks"].includes(cause))
+  if (["no_free_blocks", "whole_sequence", "reserved_blocks", "expected_tokens"].includes(cause))
     return say`memory had no room for your question`;
   return say`the engine computed a step for the others`;
 }

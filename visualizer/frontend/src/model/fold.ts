@@ -527,7 +527,8 @@ export class State {
     this.running = this.running.filter((id) => id !== request.id);
     this.#release(request);
     request.preemptions++;
-    request.place = --this.front;
+    const atFront = (this.settings.scheduler ?? "vllm") === "vllm"; // with SGLang's, at the back
+    request.place = atFront ? --this.front : ++this.back;
     this.waitingCount++;
     this.suspendedCount++;
   }

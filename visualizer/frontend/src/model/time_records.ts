@@ -24,7 +24,7 @@ export interface Step {
   isAfterGap: boolean; // whether messages of a foreign log are missing since the step before
 }
 
-const MEMORY = new Set(["no_free_blocks", "whole_sequence", "reserved_blocks"]);
+const MEMORY = new Set(["no_free_blocks", "whole_sequence", "reserved_blocks", "expected_tokens"]);
 
 export class TimeRecords {
   steps: Step[] = [];

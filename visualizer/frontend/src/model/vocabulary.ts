@@ -6,11 +6,11 @@
 
 export const SCHEMA = 2;
 export const KEYFRAME_SCHEMA = 3;
-export const INDEXED = 3485057862;
+export const INDEXED = 2182584327;
 
 export const VOCABULARY = {
   ScheduledRow: "#request:i start:i count:i drafts?:[i",
-  Blocked: "#request:i reason:'adapter_slot|after_preemption|batch_full|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
+  Blocked: "#request:i reason:'adapter_slot|after_preemption|batch_full|expected_tokens|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
   TokenRow: "#request:i ids:[i texts:[s accepted?:i forced?:i allowed?:[i",
   RequestState: "id:i root:i sample:i prompt_length:i tokens:[i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i texts:[s label:s priority:i max_tokens:i sampling:{a extra_key?:[s",
   NodeRecord: "id:i parent:i tokens?:[i blocks?:[i copies?:[i last?:i lock_ref?:i extra_key?:[s texts?:[s source?:s hash?:?s media?:?[s",

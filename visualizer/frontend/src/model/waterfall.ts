@@ -39,7 +39,12 @@ type Emit = (start: number, end: number, cause: string, about?: number | null) =
 
 export const WORK = ["prefill", "decode"];
 export const LOST = ["preempted", "recomputed", "others_prefill"];
-export const WAITING = [...Object.keys(reasons), "awaits_token", "step_in_progress"];
+export const WAITING = [
+  ...Object.keys(reasons),
+  "awaits_token",
+  "prefill_batch",
+  "step_in_progress",
+];
 export const ENGINE = ["between_passes", "failed_step", "paused", "unknown"];
 /** In the order of keys and lists. */
 export const CAUSES = [...WAITING, ...WORK, ...LOST, ...ENGINE];

@@ -1,0 +1,481 @@
+"""SGLang's scheduler: a step is a batch of prefills or a batch of decodes, and prefills come first.
+
+Each step tries to admit waiting requests. If at least one can be admitted, or a prompt is in chunks,
+the step computes prompts only, and the running requests wait. Otherwise they all decode one token.
+With `scheduler="sglang_mixed"` they decode in the same step as the prompts.
+
+Memory is a forecast. A running request counts with a share of the tokens that it may still produce,
+the `new_token_ratio`. The share begins at 0.7 and shrinks with every step of decodes, so that more and
+more requests are admitted. If the forecast was too low, the requests with the fewest output tokens are
+retracted: they lose their KV and go to the back of the queue, and the ratio is set to what was learned.
+
+A batch counts as full once a request was not admitted for lack of seats or memory, and nothing is
+admitted until a request has left it.
+
+Source: SGLang's `python/sglang/srt/managers/scheduler.py` (`get_next_batch_to_run`),
+`schedule_policy.py` (`PrefillAdder`, `SchedulePolicy`) and `schedule_batch.py` (`retract_decode`).
+
+Differs from SGLang, which stops with an error where the next chunk of a prompt does not fit into
+memory. Here the chunk is shortened, or it waits. SGLang computes an aborted request once more; here it
+ends at once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from engine.core.cache.kv_cache_manager import KVCacheManager
+from engine.core.cache.prefix_cache import PrefixLookup
+from engine.core.cache.radix_tree import Match, RadixTree
+from engine.core.config import EngineConfig
+from engine.core.log import vocabulary as v
+from engine.core.loop import Loop
+from engine.core.request import Request
+from engine.core.scheduling.policies import Fcfs, LongestPrefixMatch
+from engine.core.scheduling.policy import Policy
+from engine.core.scheduling.scheduler import Plan, Scheduler
+from engine.core.scheduling.waiting_queue import WaitingQueue
+from engine.core.speculation.drafter import Speculation
+from engine.extensions.sglang_cache import SGLangCache
+
+INIT_NEW_TOKEN_RATIO = 0.7  # times `schedule_conservativeness`
+MIN_NEW_TOKEN_RATIO_FACTOR = 0.14
+NEW_TOKEN_RATIO_DECAY_STEPS = 600
+RETRACT_DECODE_STEPS = 20
+CLIP_MAX_NEW_TOKENS = 4096  # a forecast counts no more tokens of a request than this
+IN_BATCH_CHECK, IN_BATCH_DEPRIORITIZE = 32, 32  # tokens, see `_deprioritized`
+REFRESH_INTERVAL = (
+    32  # under fcfs, prefixes of waiting requests are accessed once in so many passes
+)
+
+AddReqResult = Literal["continue", "no_token", "other"]
+
+
+def max_new_tokens(request: Request) -> int:
+    """Return how many tokens a request may still produce, as a forecast counts them."""
+    return min(request.params.max_tokens - len(request.output_ids), CLIP_MAX_NEW_TOKENS)
+
+
+class PrefillAdder:
+    """What one step may admit: tokens to compute, and tokens of memory with a forecast.
+
+    rem_chunk_tokens  tokens left to compute
+    total_offset      memory that is promised, and what the running requests are expected to need
+    current_offset    memory that this step's prompts need
+    can_run           the requests of the batch, and how many tokens each computes
+    new_chunked       the request of which only a chunk was added
+    """
+
+    def __init__(
+        self, cache: SGLangCache, config: EngineConfig, batch: Sequence[Request], ratio: float
+    ) -> None:
+        self._cache, self._batch, self._ratio = cache, batch, ratio
+        self._page, self._chunks = config.block_size, config.chunked_prefill
+        mixed = len(batch) if config.scheduler == "sglang_mixed" and self._chunks else 0
+        self.rem_chunk_tokens = config.token_budget - mixed
+        self.total_offset: float = mixed
+        self.total_offset += sum(
+            [max_new_tokens(request) * self._share(request) for request in batch]
+        )
+        self.current_offset = mixed
+        self.can_run: list[tuple[Request, int]] = []
+        self.new_chunked: Request | None = None
+        self._ends: list[tuple[float, int]] | None = None  # see `_fits_until_the_end`
+
+    @property
+    def rem_total_tokens(self) -> float:
+        """Memory that is neither used nor promised."""
+        return self._available() - self.total_offset
+
+    def budget_state(self) -> AddReqResult:
+        """Return whether another request can be added."""
+        if self.rem_total_tokens <= 0 or self._available() <= self.current_offset:
+            return "no_token"
+        return "other" if self.rem_chunk_tokens <= 0 else "continue"
+
+    def needed_tokens(self, request: Request, cached: int) -> int:
+        """Return the tokens of memory that must be left over to admit a request."""
+        return len(request.tokens) - cached + max(0, max_new_tokens(request)) + self._page
+
+    def add_chunked_req(self, request: Request) -> Request | None:
+        """Add the next chunk of a prompt. Return the request unless this is the last one."""
+        left = request.num_uncomputed_tokens
+        room = len(request.block_table) * self._page + self._available()
+        chunk = min(self.rem_chunk_tokens, int(self.rem_total_tokens))
+        chunk = min(chunk if chunk > 0 else self.rem_chunk_tokens, left)
+        chunk = min(chunk, room - request.num_computed_tokens)
+        if chunk <= 0:
+            return request
+        self._add(request, chunk, left)
+        return request if chunk < left else None
+
+    def add_one_req(
+        self, request: Request, match: Match, admit: Callable[[Request, Match], None]
+    ) -> AddReqResult:
+        """Add a waiting request if it fits, whole or its first chunk. `admit` locks its prefix."""
+        cached = len(match.blocks) * self._page
+        left = count = len(request.tokens) - cached
+        rest = self.rem_chunk_tokens
+        if request.params.ignore_eos and not self._cache.tree.enabled:
+            if not self._fits_until_the_end(request):
+                return "no_token"
+            if self._chunks:
+                count = min(left, rest)
+        else:
+            path = self._cache.tree.path(match.node)
+            unlocked = sum(len(node.blocks) for node in path if not node.lock_ref) * self._page
+            if self.needed_tokens(request, cached) >= self.rem_total_tokens - unlocked:
+                return "no_token"
+            if not self._chunks:
+                if self.can_run and self._ceil(left) >= rest:
+                    return "other"
+            elif self._ceil(left) > rest:
+                count = rest // self._page * self._page
+        if count <= 0:
+            return "other"
+        admit(request, match)
+        self._add(request, count, left)
+        if count < left:
+            self.new_chunked = request
+        return self.budget_state()
+
+    def _add(self, request: Request, count: int, left: int) -> None:
+        self.can_run.append((request, count))
+        pages = self._ceil(count) + self._page
+        self.current_offset += pages
+        self.total_offset += pages
+        if count == left:
+            self.total_offset += min(request.params.max_tokens, CLIP_MAX_NEW_TOKENS)
+        self.rem_chunk_tokens -= self._ceil(count)
+
+    def _available(self) -> int:
+        return self._cache.num_available_blocks * self._page
+
+    def _ceil(self, tokens: int) -> int:
+        return -(-tokens // self._page) * self._page
+
+    def _share(self, request: Request) -> float:
+        """Return how much of its remaining output a request is expected to produce."""
+        return 1.0 if request.params.ignore_eos else self._ratio
+
+    def _fits_until_the_end(self, request: Request) -> bool:
+        """Return whether memory lasts until the running requests have ended, one after another.
+
+        SGLang asks this for a request with `ignore_eos` if the prefix cache is off. `_ends` has what is
+        left to produce and the memory that becomes free then, for each request in order of its end.
+        """
+        need = self._ceil(len(request.tokens)) + self._page
+        if need > min(self._available() - self.current_offset, self.rem_total_tokens):
+            return False
+        if self._ends is None:
+            others = [*self._batch, *(one for one, _ in self.can_run)]
+            self._ends = [end for one in (request, *others) if (end := self._end(one))]
+            self._ends.sort(key=lambda end: end[0])
+        elif end := self._end(request):
+            later = (at for at, other in enumerate(self._ends) if end[0] <= other[0])
+            self._ends.insert(next(later, max(0, len(self._ends) - 1)), end)
+        free = self._available() - self.current_offset - need
+        for at, (left, occupied) in enumerate(self._ends):
+            running = len(self._ends) - at
+            if free - left * running <= running:  # one token each is kept
+                return False
+            free += occupied
+        return True
+
+    def _end(self, request: Request) -> tuple[float, int] | None:
+        left = request.params.max_tokens * self._share(request) - len(request.output_ids)
+        return (left, len(request.tokens)) if left > 0 else None
+
+
+class ArrivalQueue(WaitingQueue):
+    """The queue of waiting requests, and the list that the scheduler sorts in place, as SGLang does."""
+
+    def __init__(self, policy: Policy, tree: PrefixLookup, scheduler: "SGLangScheduler") -> None:
+        super().__init__(policy, tree)
+        self._scheduler = scheduler
+        self.order: list[Request] = []
+
+    def add(self, request: Request, *, front: bool = False) -> None:
+        """Add a request. If nothing ran or waited, SGLang has been idle and has reset its ratio."""
+        if not self and not self._scheduler.running:
+            self._scheduler.new_token_ratio = self._scheduler.init_new_token_ratio
+        super().add(request, front=front)
+        self.order.insert(0 if front else len(self.order), request)
+
+    def remove(self, request: Request) -> None:
+        """Remove a request from any position."""
+        super().remove(request)
+        self.order.remove(request)
+
+
+class SGLangScheduler(Scheduler):
+    """Schedules prefills before decodes.
+
+    batch            the requests that decode, in SGLang's order (its `running_batch`)
+    chunked          the request whose prompt is computed in chunks, if there is one
+    batch_is_full    whether nothing is admitted until a request leaves the batch
+    new_token_ratio  the share of its remaining output that a running request is expected to produce
+    """
+
+    cache: SGLangCache
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        policy: Policy,
+        cache: KVCacheManager,
+        emit: Callable[[v.Event], None],
+        speculation: Speculation | None,
+    ) -> None:
+        super().__init__(config, policy, cache, emit, speculation)
+        self.waiting: ArrivalQueue = ArrivalQueue(policy, cache.lookup, self)
+        self.page = config.block_size
+        self.batch: list[Request] = []
+        self.chunked: Request | None = None
+        self.batch_is_full = False
+        ratio = min(INIT_NEW_TOKEN_RATIO * config.schedule_conservativeness, 1.0)
+        self.init_new_token_ratio = self.new_token_ratio = ratio
+        self._prefilled: list[Request] = []  # the requests of the last step, if it had prefills
+        self._passes = 0
+        self._blocked: v.Blocked | None = None
+        self._obstacle: tuple[v.WaitingReason, int, int] = ("batch_full", 0, 0)
+
+    def _schedule_running(self, plan: Plan) -> bool:
+        """Plan prefills, or else decodes. Preemption and admission never happen in one step."""
+        self._blocked = None
+        self.cache.checkpoint_due.clear()
+        self._merge()
+        self._prefill(plan)
+        if not plan.rows and self.batch:
+            self._decode(plan)
+        return False
+
+    def _admit_waiting(self, plan: Plan, *, after_preemption: bool) -> v.Blocked | None:
+        return self._blocked
+
+    def _merge(self) -> None:
+        """Let the requests whose prompt is complete join the batch, and drop those that have ended."""
+        if self.chunked is not None and self.chunked not in self.running:
+            self.chunked = None
+        if self.chunked is not None and self.chunked in self._prefilled:
+            self.cache.checkpoint(self.chunked)
+        alive = {request.id for request in self.running} - {self.chunked and self.chunked.id}
+        known, was_empty = [*self.batch, *self._prefilled], not self.batch
+        self.batch = [request for request in known if request.id in alive]
+        if len(self.batch) < len(known) or was_empty:  # SGLang's new batch is another object
+            self.batch_is_full = False
+        alive.difference_update(request.id for request in self.batch)
+        if alive:  # samples that have forked
+            self.batch += [request for request in self.running if request.id in alive]
+        self._prefilled = []
+
+    # Prefills
+
+    def _prefill(self, plan: Plan) -> None:
+        waiting, seats = self.waiting.order, self.config.max_batch_size
+        seats -= sum(request.num_seqs for request in self.batch)
+        if not self.batch:
+            self.batch_is_full = False
+        if seats <= 0 and not self.batch_is_full and waiting and self.chunked is None:
+            self.batch_is_full, self._obstacle = True, ("batch_full", 1, seats)
+        if self.chunked is None and (self.batch_is_full or not waiting):
+            if waiting:
+                self._block(waiting[0], len(waiting) - 1)
+            return
+        self._sort()
+        adder = PrefillAdder(self.cache, self.config, self.batch, self.new_token_ratio)
+        chunked = self.chunked
+        if chunked is not None:
+            self.chunked = adder.add_chunked_req(chunked)
+        self._add_waiting(plan, adder, seats)
+        self.chunked = self.chunked or adder.new_chunked
+        if adder.can_run:
+            self._compute(plan, adder)
+
+    def _add_waiting(self, plan: Plan, adder: PrefillAdder, seats: int) -> None:
+        """Admit waiting requests in order, up to the first that does not fit."""
+        reason: v.WaitingReason | None = None
+        deferred = set[int]()
+        for request in tuple(self.waiting.order):
+            if adder.budget_state() == "other":
+                reason = "token_budget"
+                break
+            if self.adapters and self.adapters.lacks_slot(request):
+                plan.skipped.append((request.id, "adapter_slot"))
+                deferred.add(request.id)
+                continue
+            if sum(one.num_seqs for one, _ in adder.can_run) + request.num_seqs > seats:
+                self.batch_is_full, reason = True, "batch_full"
+            if self.batch_is_full:
+                break
+            match = self.cache.match_prefix(request)
+            result = adder.add_one_req(request, match, self._admit_prefill)
+            if result == "no_token":
+                self.batch_is_full, reason = bool(adder.can_run or self.batch), "expected_tokens"
+            elif result == "other":
+                reason = "token_budget"
+            if reason is not None:
+                break
+        blocked = [request for request in self.waiting.order if request.id not in deferred]
+        if blocked:
+            left = seats - sum(one.num_seqs for one, _ in adder.can_run)
+            cached = self.cache.tree.match(blocked[0].tokens, len(blocked[0].tokens) // self.page)
+            if reason == "batch_full":
+                self._obstacle = (reason, blocked[0].num_seqs, left)
+            elif reason == "expected_tokens":
+                need = adder.needed_tokens(blocked[0], len(cached.blocks) * self.page)
+                self._obstacle = (reason, need, int(adder.rem_total_tokens))
+            elif reason == "token_budget":
+                self._obstacle = (reason, 1, max(0, adder.rem_chunk_tokens))
+            self._block(blocked[0], len(blocked) - 1)
+
+    def _block(self, request: Request, behind: int) -> None:
+        reason, need, have = self._obstacle
+        self._blocked = v.Blocked(request.id, reason, behind, need, have)
+
+    def _admit_prefill(self, request: Request, match: Match) -> None:
+        key = list(self.waiting.key(request))
+        resumed = request.preemptions > 0
+        if self.adapters is not None:
+            self.adapters.admit(request)
+        self.cache.attach(request, match)
+        self.waiting.remove(request)
+        self.running.append(request)
+        self._emit(
+            v.Admitted(request.id, request.last_node, list(request.block_table), resumed, key)
+        )
+        if not resumed and self.on_served is not None:
+            self.on_served(request, request.num_uncomputed_tokens, 0)
+
+    def _compute(self, plan: Plan, adder: PrefillAdder) -> None:
+        """Allocate the blocks of the admitted requests and, in a mixed step, of the batch."""
+        page = self.page
+        tokens = sum(count for _, count in adder.can_run)
+        # With pages, SGLang evicts one page per request more than it may need.
+        pages = tokens if page == 1 else tokens // page + len(adder.can_run) + (tokens % page > 0)
+        self.cache.make_free(pages, adder.can_run[0][0])
+        for request, count in adder.can_run:
+            self._add_allocated(plan, request, count)
+            if request is not self.chunked:
+                self.cache.checkpoint_due.add(request.id)
+        self._prefilled = [request for request, _ in adder.can_run]
+        mixes = self.config.scheduler == "sglang_mixed" and self.config.chunked_prefill
+        if mixes and self.batch and self._fits(self.batch):
+            self._add_decodes(plan)
+            self._prefilled += self.batch
+            self.batch = []
+        plan.skipped += [(request.id, "prefill_batch") for request in self.batch]
+
+    def _sort(self) -> None:
+        """Sort the waiting requests in place, as the policy orders them."""
+        waiting, enabled = self.waiting.order, self.cache.tree.enabled
+        if (
+            isinstance(self.policy, LongestPrefixMatch)
+            and enabled
+            and not self.waiting.is_over_limit
+        ):
+            self._sort_by_longest_prefix(waiting)
+        elif isinstance(self.policy, Fcfs | LongestPrefixMatch):
+            if waiting and enabled:
+                if self._passes % REFRESH_INTERVAL == 0:
+                    for request in reversed(waiting[: LongestPrefixMatch.sort_limit]):
+                        self.cache.touch_prefix(request.tokens)
+                self._passes += 1
+        else:
+            waiting[:] = self.waiting.in_order()
+
+    def _sort_by_longest_prefix(self, waiting: list[Request]) -> None:
+        """Sort by the length of the cached prefix. The order before decides among equals.
+
+        A request goes to the end if one before it has the same beginning and none of it is cached yet:
+        once the other one has computed the prefix, this one finds it.
+        """
+        seen, keys = RadixTree(1), dict[int, float]()
+        for request in waiting:
+            length = len(request.tokens)
+            cached = self.cache.touch_prefix(request.tokens)
+            keys[request.id] = -min(cached, length - 1)
+            if cached <= IN_BATCH_CHECK:
+                match = seen.match(request.tokens, length)
+                if len(match.blocks) >= IN_BATCH_DEPRIORITIZE:
+                    keys[request.id] = float("inf")
+                elif len(match.blocks) < length:
+                    node, start = match.node, len(match.blocks)
+                    if match.depth < len(node.blocks):
+                        node = seen.split(node, match.depth)
+                    rest = request.tokens[start:] if start else request.tokens
+                    seen.insert(node, rest, list(range(start, length)))
+        waiting.sort(key=lambda request: keys[request.id])
+
+    # Decodes
+
+    def _decode(self, plan: Plan) -> None:
+        if self._fits(self.batch):
+            lowest = self.init_new_token_ratio * MIN_NEW_TOKEN_RATIO_FACTOR
+            decay = (self.init_new_token_ratio - lowest) / NEW_TOKEN_RATIO_DECAY_STEPS
+            self.new_token_ratio = max(self.new_token_ratio - decay, lowest)
+        else:
+            self._retract_decode()
+        self._add_decodes(plan)
+
+    def _add_decodes(self, plan: Plan) -> None:
+        if self.page > 1:  # SGLang evicts a page for each request, needed or not
+            self.cache.make_free(len(self.batch), self.batch[0])
+        for request in self.batch:
+            self._add_allocated(plan, request, request.num_unscheduled_tokens)
+
+    def _add_allocated(self, plan: Plan, request: Request, count: int) -> None:
+        copies = self.cache.allocate_slots(request, count)
+        assert copies is not None, "memory was checked before"
+        self._add_row(plan, request, count, copies)
+
+    def _fits(self, requests: Sequence[Request]) -> bool:
+        """Return whether each request can decode, after evicting what the cache can spare."""
+        need = sum(
+            self.cache.blocks_needed(request, request.num_unscheduled_tokens)
+            for request in requests
+        )
+        return self.cache.make_free(need, requests[0])
+
+    def _retract_decode(self) -> None:
+        """Retract requests until the others can decode: the fewest output tokens first.
+
+        Among equals, the longest prompt goes first. What is left is enough for at least one request,
+        because a request that does not fit into memory alone is rejected on submission.
+        """
+        kept = sorted(
+            self.batch,
+            key=lambda request: (len(request.output_ids), -request.prompt_length),
+            reverse=True,
+        )
+        first = True
+        while len(kept) > 1 and (first or not self._fits(kept)):
+            first = False
+            self._retract(kept.pop(), kept)
+        if self.chunked is not None and not self._fits(kept):
+            self._retract(self.chunked, kept)
+            self.chunked = None
+        if len(kept) < len(self.batch):
+            self.batch, self.batch_is_full = kept, False
+        decoded = sum(len(request.output_ids) + RETRACT_DECODE_STEPS for request in kept)
+        most = sum(request.params.max_tokens for request in kept)
+        self.new_token_ratio = min(1.0, decoded / (most + 1))
+
+    def _retract(self, victim: Request, kept: Sequence[Request]) -> None:
+        self.waiting.add(victim)  # this comes first because the policy may raise
+        self.running.remove(victim)
+        self.cache.free(victim)
+        victim.preemptions += 1
+        self._emit(v.Preempted(victim.id, kept[0].id, 0))
+        room = -(-len(kept) * RETRACT_DECODE_STEPS // self.page)
+        self.cache.make_free(room, kept[0])
+
+
+class SGLangLoop(Loop):
+    """A loop whose requests make a last checkpoint when they end after their prompt."""
+
+    def finish(self, request: Request, reason: v.FinishReason, matched: str = "") -> None:
+        """Release everything that a request holds."""
+        if reason != "error" and request.num_computed_tokens >= request.prompt_length:
+            assert isinstance(self.cache, SGLangCache)
+            self.cache.checkpoint(request)
+        super().finish(request, reason, matched)
