@@ -93,6 +93,11 @@ class BlockIndex:
         """Return the keys for a replica's block size, or none for an unknown replica."""
         return keys.get(self._sizes.get(replica, 0), [])
 
+    def last_key(self, replica: str, keys: Keys, hit: int) -> int:
+        """Return the key of the last block of a replica's hit."""
+        size = self._sizes[replica]
+        return keys[size][hit // size - 1]
+
     def hits(self, keys: Keys, prompt: int) -> dict[str, int]:
         """Return how many leading tokens of a prompt each replica has; replicas with none are left out.
 

@@ -8,74 +8,86 @@ on the replica that it was sent to, until the replica's log confirms it or `gues
 The replica with the lowest score wins. A score is in prompt tokens, and it estimates how long the first
 token takes and what the request costs the others:
 
-    prefill    weight * prompt tokens to compute
-    evictions  cached tokens to evict for them, because they may have to be computed again later
+    prefill    compute_weight * prompt tokens to compute
+    evictions  half of that * how often the replica's memory was filled lately
+    copy       tokens of a prefix in demand that the replica lacks, / 4, instead of the two above
     queued     prompt tokens that the replica still owes
     batch      batch_weight * requests in flight / seats in the replica's batch
 
-`weight` is compute_weight, which is well above 1, because computing a prompt delays every later
-request, too, and a second copy of a prefix takes the memory of another one: at 1, a rush copies all
-prefixes to all replicas, and a conversation moves as soon as another replica has a little less to do.
-But if a single prefix fills the batch of its replica, then copying it is the only way to share the
-work. So the weight falls to 1 where the replica with the prefix has more requests than this one: from
-0.4 batches more to 0.9 batches more.
+`compute_weight` is well above 1, because computing a prompt delays every later request, too: at 1, a
+conversation moves as soon as another replica has a little less to do.
 
-Ties go to the replica with the most free memory. In a large cluster, only some replicas are compared
-term by term: those with a prefix, if one of them has a lower score than any other can have, or else
-those with the lowest scores and the one with the longest prefix.
+The more prompt tokens a replica computed lately, the more likely it is that it still needs what a new
+prompt evicts. So of the prompt tokens that the cluster computed last, as many as its memory holds, the
+router counts those that it sent to each replica. That spreads the first requests of different prefixes,
+and it takes prefixes away from a replica that keeps evicting what it needs. Free memory says less: in
+time all memory is full, and a replica that has just evicted something seems to have room.
+
+A prefix is in demand if its share of the latest requests is larger than its holders' share of the
+replicas, or if its holder has a batch of requests more than another replica. Then its requests go by
+the load. A copy costs little, because the next requests will use it, too.
+
+Ties go to the replica with the most free memory. Of many replicas, only some are compared by term.
 
 Source: Dynamo's KV router (`lib/llm/src/kv_router/scheduler.rs`), which also follows events and adds
 the blocks to compute and the load; llm-d's precise prefix scorer (`pkg/plugins/scorer`), whose
-speculative entries expire in the same way.
+speculative entries expire in the same way, and its scorer `no-hit-lru`, which spreads first requests.
 
-Differs from Dynamo, whose score is the blocks to compute plus the blocks in use: this router also
-counts evictions, it counts tokens instead of blocks, its weight depends on the loads, and it always
-takes the minimum, whereas Dynamo can draw from a softmax.
+Differs from Dynamo, whose score is the blocks to compute plus the blocks in use, and which can draw
+from a softmax instead of taking the minimum.
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from math import inf
-from typing import ClassVar, NamedTuple
+from math import exp
+from typing import ClassVar
 
 from engine.cluster.block_index import BlockIndex, Keys
+from engine.cluster.demand import Demand
 from engine.cluster.events import RoutingReason
 from engine.cluster.guesses import Guesses
 from engine.cluster.replica_tree import ReplicaTree
 from engine.cluster.router import Decision, Replica, Router, best
 from engine.core.log.vocabulary import Event
 
-US_PER_MS = 1000
-RELIEF = 0.4, 0.9  # batches more at the holder: where the weight begins to fall, and where it is 1
+COPY = 0.25  # the cost of a token of a prefix in demand
 CONTENDERS = 8  # replicas that are compared term by term
 
 
-class _Prompt(NamedTuple):
-    """The keys of a prompt's blocks, and how many tokens of the prompt each replica has.
+@dataclass(slots=True)
+class _Prompt:
+    """A prompt of `length` tokens, and how many of them each replica has.
 
+    keys    of its blocks
     cached  tokens according to the logs, for replicas that have any
     hits    tokens including guesses, for replicas that have any
+    prefix  the key of the last block of the longest hit; 0 without one
+    shared  the length of the longest hit if it is in demand, else 0
     """
 
     request: int
+    length: int
     keys: Keys
     cached: dict[str, int]
     hits: dict[str, int]
+    prefix: int = 0
+    shared: int = 0
 
 
 @dataclass(slots=True)
 class _Known:
-    """What the router knows of a replica: its tree, and how many prompt tokens it owes."""
+    """What the router knows of a replica: its tree, and how many prompt tokens it owes.
+
+    filled  how often the prompts that were sent there lately filled its memory, when the mean replica
+            had been filled `at` times
+    """
 
     tree: ReplicaTree
     owed: int = 0
-
-    @property
-    def room(self) -> int:
-        """Token slots that no cached and no owed token needs; negative if more are owed."""
-        return self.tree.free - self.owed
+    filled: float = 0.0
+    at: float = 0.0
 
 
 @dataclass(eq=False)
@@ -101,115 +113,104 @@ class PrefixEvents(Router):
     _guesses: Guesses = field(init=False, repr=False)
     _index: BlockIndex = field(init=False, repr=False, default_factory=BlockIndex)
     _known: dict[str, _Known] = field(init=False, repr=False, default_factory=dict)
-    _fewest_seats: float = field(init=False, repr=False, default=inf)  # of all replicas so far
     _owed_by: dict[int, tuple[str, int]] = field(init=False, repr=False, default_factory=dict)
-    _last: _Prompt = field(init=False, repr=False, default=_Prompt(0, {}, {}, {}))
+    _filled: float = field(init=False, repr=False, default=0.0)  # how often, the replicas' mean
+    _demand: Demand = field(init=False, repr=False, default_factory=Demand)
+    _last: _Prompt | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
-        self._guesses = Guesses(round(self.guess_ms * US_PER_MS))
+        self._guesses = Guesses(round(self.guess_ms * 1000))
 
     def choose(
         self, request: int, tokens: Sequence[int], replicas: Sequence[Replica], now_us: int
     ) -> Decision:
         """Return the replica with the lowest score; ties go to the one with the most free memory."""
         self._last = prompt = self._look_up(request, tokens, now_us)
-        hits, num_tokens = prompt.hits, len(tokens)
+        hits = prompt.hits
         holders = [replica for replica in replicas if replica.id in hits]
-        holder = max(holders or replicas, key=lambda one: (hits.get(one.id, 0), -one.in_flight))
-        contenders, most = replicas, holder.in_flight
-        if is_large := len(replicas) > CONTENDERS:
-            contenders = holders if len(holders) <= CONTENDERS else []
-        terms, scores = self._compared(contenders, most, num_tokens, hits)
-        if is_large and not self._suffices(scores, most, num_tokens):
-            contenders = self._cheapest(replicas, hits, holder, num_tokens)
-            terms, scores = self._compared(contenders, most, num_tokens, hits)
-        replica, ties = best(
-            scores, lambda id_: {"free": self._known[id_].room, "draw": self._rng.random()}
-        )
-        return Decision(
-            replica,
-            _reason(prompt, replica, hits.get(holder.id, 0)),
-            {id_: hits.get(id_, 0) for id_ in terms},
-            scores,
-            terms,
-            ties,
-        )
+        longest = max((hits[one.id] for one in holders), default=0)
+        equal = [one for one in holders if hits[one.id] == longest]
+        holder = min(equal or replicas, key=lambda one: one.in_flight)
+        if equal:
+            prompt.prefix = self._index.last_key(holder.id, prompt.keys, longest)
+            is_in_demand = self._is_in_demand(prompt.prefix, holder, len(equal), replicas)
+            prompt.shared = longest if is_in_demand else 0
+        if len(replicas) > CONTENDERS:
+            replicas = self._contenders(prompt, holders, replicas)
+            replicas = replicas if holder in replicas else [*replicas, holder]
+        terms = {one.id: self._terms(prompt, one) for one in replicas}
+        scores = {id_: sum(its.values()) for id_, its in terms.items()}
+        replica, ties = best(scores, self._tie)
+        hits = {id_: hits.get(id_, 0) for id_ in terms}
+        return Decision(replica, _reason(prompt, replica, longest), hits, scores, terms, ties)
 
-    def _compared(
-        self, replicas: Sequence[Replica], most: int, num_tokens: int, hits: dict[str, int]
-    ) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-        """Return the terms and the scores of replicas."""
-        terms = {
-            one.id: self._terms(one, most, num_tokens, hits.get(one.id, 0)) for one in replicas
-        }
-        return terms, {id_: sum(its.values()) for id_, its in terms.items()}
+    def _is_in_demand(
+        self, prefix: int, holder: Replica, holders: int, replicas: Sequence[Replica]
+    ) -> bool:
+        """Return whether a prefix has more requests than its holders, of which `holder` has least."""
+        spare = holder.in_flight - self._known[holder.id].tree.seats
+        is_full = spare > 0 and any(one.in_flight < spare for one in replicas)
+        return is_full or self._demand.exceeds(prefix, holders, len(replicas))
 
-    def _suffices(self, scores: dict[str, float], most: int, num_tokens: int) -> bool:
-        """Return whether no replica can have a lower score than these, which are all with a prefix.
+    def _terms(self, prompt: _Prompt, candidate: Replica) -> dict[str, float]:
+        """Return the terms of a replica's score."""
+        known, hit = self._known[candidate.id], prompt.hits.get(candidate.id, 0)
+        tree, shared = known.tree, prompt.shared
+        prefill = self.compute_weight * (prompt.length - max(hit, shared))
+        terms = {"prefill": prefill, "evictions": prefill / 2 * self._filled_lately(known)}
+        if shared:
+            terms["copy"] = COPY * max(shared - hit, 0)
+        batch = self.batch_weight * candidate.in_flight / tree.seats
+        return terms | {"queued": known.owed, "batch": batch}
 
-        Any other replica computes the whole prompt, at the full weight if the holder is not busy.
+    def _contenders(
+        self, prompt: _Prompt, holders: Sequence[Replica], replicas: Sequence[Replica]
+    ) -> Sequence[Replica]:
+        """Return the replicas that can have the lowest score.
+
+        The loop is `_terms` for hundreds of replicas, without a call for each.
         """
-        lowest = min(scores.values(), default=inf)
-        return lowest < self.compute_weight * num_tokens and most <= RELIEF[0] * self._fewest_seats
-
-    def _terms(self, candidate: Replica, most: int, num_tokens: int, hit: int) -> dict[str, float]:
-        """Return the terms of a replica's score.
-
-        most  the requests of the holder: the replica with the longest prefix, and of several the
-              least loaded one
-        hit   how many of the prompt's `num_tokens` are cached on the candidate, or will be
-        """
-        known, load, compute = self._known[candidate.id], candidate.in_flight, num_tokens - hit
-        seats, room = known.tree.seats, known.room
-        return {
-            "prefill": self._weight(most - load, seats) * compute,
-            "evictions": max(compute - max(room, 0), 0),
-            "queued": known.owed,
-            "batch": self.batch_weight * load / seats,
-        }
-
-    def _weight(self, fewer: int, seats: int) -> float:
-        """Return the weight of a prompt token where `fewer` fewer requests are than at the holder."""
-        low, high = RELIEF
-        return 1 + (self.compute_weight - 1) * min(max(high - fewer / seats, 0) / (high - low), 1)
-
-    def _cheapest(
-        self, replicas: Sequence[Replica], hits: dict[str, int], holder: Replica, num_tokens: int
-    ) -> list[Replica]:
-        """Return the replicas with the lowest scores, and the holder.
-
-        This is `_terms` for hundreds of replicas, without a call for each.
-        """
-        scores, known_of, hit_of = list[tuple[float, int]](), self._known, hits.get
-        batch, most, low = self.batch_weight, holder.in_flight, RELIEF[0]
+        shared, scores, hit_of = prompt.shared, list[tuple[float, int]](), prompt.hits.get
+        if 0 < len(holders) <= CONTENDERS:
+            lowest = min(sum(self._terms(prompt, one).values()) for one in holders)
+            if lowest < self.compute_weight * (prompt.length - shared) + COPY * shared:
+                return holders  # because no other replica can have a lower score
         for index, replica in enumerate(replicas):
-            known, load = known_of[replica.id], replica.in_flight
-            owed, tree = known.owed, known.tree
-            seats, room, compute = tree.seats, tree.free - owed, num_tokens - hit_of(replica.id, 0)
-            weight = self.compute_weight
-            if most - load > low * seats:
-                weight = self._weight(most - load, seats)
-            score = weight * compute + owed + batch * load / seats
-            if room < compute:
-                score += compute - room if room > 0 else compute
-            scores.append((score, index))
-        cheapest = [replicas[index] for _, index in nsmallest(CONTENDERS, scores)]
-        return cheapest if holder in cheapest else [*cheapest, holder]
+            known, hit = self._known[replica.id], hit_of(replica.id, 0)
+            tree, copied = known.tree, shared - hit if hit < shared else 0
+            weight = self.compute_weight * (1 + self._filled_lately(known) / 2)
+            load = known.owed + self.batch_weight * replica.in_flight / tree.seats
+            scores.append((weight * (prompt.length - hit - copied) + COPY * copied + load, index))
+        return [replicas[index] for _, index in nsmallest(CONTENDERS, scores)]
+
+    def _filled_lately(self, known: _Known) -> float:
+        """Return how often a replica's memory was filled while that of the mean replica was once."""
+        return known.filled * exp(known.at - self._filled)
+
+    def _tie(self, replica: str) -> dict[str, float]:
+        """Return the token slots that no cached and no owed token needs, and a random number."""
+        known = self._known[replica]
+        return {"free": known.tree.free - known.owed, "draw": self._rng.random()}
 
     def on_routed(self, request: int, tokens: Sequence[int], replica: str, now_us: int) -> None:
         """Note the tokens that the replica owes, and guess that it will have the prompt's blocks."""
-        if not self.guesses or replica not in self._known:
+        if replica not in self._known:
             return
         prompt = self._last
-        if prompt.request != request:  # a pinned request skips `choose`
+        if prompt is None or prompt.request != request:  # a pinned request skips `choose`
             prompt = self._look_up(request, tokens, now_us)
-        owed = len(tokens) - prompt.hits.get(replica, 0)
+        known, owed = self._known[replica], prompt.length - prompt.hits.get(replica, 0)
+        self._demand.add(prompt.prefix, len(self._known))
+        filled = owed / known.tree.slots
+        self._filled += filled / len(self._known)
+        known.filled, known.at = self._filled_lately(known) + filled, self._filled
+        if not self.guesses:
+            return
         self._owed_by[request] = replica, owed
-        self._known[replica].owed += owed
+        known.owed += owed
         keys = self._index.keys_on(replica, prompt.keys)
-        is_new = bool(keys) and not self._index.has(replica, keys[-1])
-        if is_new and not self._known[replica].tree.is_off:
+        if keys and not self._index.has(replica, keys[-1]) and not known.tree.is_off:
             self._guesses.add(request, replica, keys, now_us)
 
     def on_first_token(self, request: int, now_us: int) -> None:
@@ -229,7 +230,6 @@ class PrefixEvents(Router):
         if known := self._known.get(replica):
             for key in known.tree.apply(event):
                 self._guesses.confirm(replica, key)
-            self._fewest_seats = min(self._fewest_seats, known.tree.seats)
             if not self.guesses:
                 known.owed = known.tree.owed
 
@@ -253,7 +253,7 @@ class PrefixEvents(Router):
         hits = cached | {
             replica: max(hit, cached.get(replica, 0)) for replica, hit in guessed.items()
         }
-        return _Prompt(request, keys, cached, hits)
+        return _Prompt(request, len(tokens), keys, cached, hits)
 
 
 def _reason(prompt: _Prompt, replica: str, longest: int) -> RoutingReason:

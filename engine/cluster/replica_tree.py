@@ -28,12 +28,13 @@ class ReplicaTree:
 
     state  the replica's folded state; None before the first event
     seats  the requests that fit into a batch, as the log says; 1 before the first event
+    slots  the token slots of all blocks; 1 before the first event
     free   token slots in blocks that are neither cached nor in use
     """
 
     def __init__(self, replica: str, index: BlockIndex) -> None:
         self.state: State | None = None
-        self.seats = 1
+        self.seats = self.slots = 1
         self.free = 0
         self._block_size = 0
         self._replica = replica
@@ -88,6 +89,7 @@ class ReplicaTree:
         assert self.state is not None
         self._block_size = self.state.block_size
         self.seats = self.state.settings["max_batch_size"]
+        self.slots = self.state.settings["num_blocks"] * self._block_size
         new, nodes = list[int](), [ROOT]
         while nodes:
             node = nodes.pop()

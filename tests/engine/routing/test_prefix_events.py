@@ -39,12 +39,13 @@ class Cluster:
         self.engines[name].complete([tokens], SamplingParams(max_tokens=1), progress=False)
 
 
-def test_a_burst_of_one_new_prefix_stays_together() -> None:
-    cluster = Cluster(PrefixEvents())
-    long = [*range(1000)]
-    decisions = [route(cluster.router, at, [*long, at], cluster.replicas) for at in (1, 2, 3)]
-    assert [one.reason for one in decisions] == ["least_work"] + ["prefix_on_its_way"] * 2
-    assert len({one.replica for one in decisions}) == 1
+def test_a_new_prefix_stays_together_until_it_is_in_demand() -> None:
+    cluster, long = Cluster(PrefixEvents()), [*range(1000)]
+    decisions = [route(cluster.router, at, [*long, at], cluster.replicas) for at in range(1, 7)]
+    reasons = ["least_work"] + ["prefix_on_its_way"] * 4 + ["lowest_cost"]
+    assert [one.reason for one in decisions] == reasons
+    assert len({one.replica for one in decisions[:5]}) == 1
+    assert ["copy" in one.terms["0"] for one in decisions] == [False] * 5 + [True]
     assert decisions[2].hits[decisions[2].replica] == 1000
 
 
@@ -60,13 +61,13 @@ def test_what_the_log_says_counts(guesses: bool) -> None:
     assert (after.replica, after.reason) == ("1", "longest_prefix")
 
 
-def test_a_new_prefix_goes_where_it_evicts_nothing() -> None:
+def test_a_new_prefix_goes_where_less_was_computed() -> None:
     cluster = Cluster(PrefixEvents(), max_kv_tokens=80)
-    cluster.compute("0", PROMPT)
-    cluster.deliver("0")
-    decision = cluster.router.choose(1, OTHER, cluster.replicas, 0)
-    assert decision.replica == "1"
-    assert decision.scores["0"] - decision.scores["1"] == 64 - 16  # 16 tokens fit without evictions
+    cluster.router.on_routed(1, PROMPT, "0", 0)
+    cluster.router.on_ended(1, 0)
+    decision = cluster.router.choose(2, OTHER, cluster.replicas, 0)
+    assert decision.replica == "1" and not decision.ties
+    assert decision.terms["0"]["evictions"] == decision.terms["0"]["prefill"] / 2 * (64 / 80)
 
 
 @settings(max_examples=60, deadline=None)
@@ -91,21 +92,17 @@ def test_of_many_replicas_the_compared_ones_include_the_best(
     assert len(decision.scores) <= CONTENDERS + 1
     hits = {one.id: router._last.hits.get(one.id, 0) for one in replicas}
     assert max(decision.hits.values()) == max(hits.values())
-    holder = max(replicas, key=lambda one: (hits[one.id], -one.in_flight))
-    every = {
-        one.id: sum(router._terms(one, holder.in_flight, len(PROMPT), hits[one.id]).values())
-        for one in replicas
-    }
-    assert decision.scores[decision.replica] == min(every.values())
+    every = [sum(router._terms(router._last, one).values()) for one in replicas]
+    assert decision.scores[decision.replica] == pytest.approx(min(every))
 
 
 def test_a_prefix_that_fills_its_replica_is_copied() -> None:
     cluster, long = Cluster(PrefixEvents(), max_batch_size=8), [*range(200)] * 5
     cluster.compute("1", long)
     cluster.deliver("1")
-    cluster.replicas[1].in_flight = 4
-    assert cluster.router.choose(1, long, cluster.replicas, 0).replica == "1"
     cluster.replicas[1].in_flight = 8
+    assert cluster.router.choose(1, long, cluster.replicas, 0).replica == "1"
+    cluster.replicas[1].in_flight = 9
     decision = cluster.router.choose(2, long, cluster.replicas, 0)
     assert (decision.replica, decision.reason) == ("0", "lowest_cost")
 
