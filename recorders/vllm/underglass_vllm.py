@@ -20,12 +20,13 @@ import queue
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 from underglass_vllm_live import page
-from vllm.v1.core.kv_cache_utils import get_block_hash
+from vllm.v1.core.kv_cache_utils import get_block_hash, get_group_id
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
@@ -201,6 +202,10 @@ class Recorder:
 
     Requests are numbered from 1 in order of arrival, steps from 1. Times are microseconds since the
     recorder was made. Block ids are vLLM's, less its null block 0.
+
+    A model whose layers differ, such as full attention and a sliding window, has several KV cache
+    groups: tables of their own over one memory. Tables, hashes and hits are those of the first group of
+    full attention; of the others, `_tables` has what was written.
     """
 
     def __init__(self, scheduler: Any) -> None:
@@ -220,6 +225,16 @@ class Recorder:
         self._lacks = ""  # the request that found no blocks last
         self._inside = False  # `schedule` or `update_from_output`
         self._idle_head: Op | None = _NOTHING
+        groups = scheduler.kv_cache_config.kv_cache_groups
+        self._specs = [group.kv_cache_spec for group in groups]
+        full = [n for n, one in enumerate(self._specs) if _is_full(one)]
+        if not full:
+            kinds = [type(one).__name__ for one in self._specs]
+            raise RecordingError(f"no group of the KV cache has full attention: {kinds}")
+        self._main, self._others = full[0], [n for n in range(len(groups)) if n != full[0]]
+        self._tables: dict[str, dict[int, list[int]]] = {}  # by request and group but the main one
+        self._hits: list[int] = []  # tokens that each group has of the request to be admitted
+        self._freed = False  # blocks, since `allocate_slots` was called; only with several groups
         self._parents: dict[int, bytes] = {}  # by cached block: the hash of the block before it
         self._with_tokens = os.environ.get("UNDERGLASS_RECORD_TOKENS") == "1"
         config = scheduler.vllm_config
@@ -230,6 +245,8 @@ class Recorder:
             "model": Path(config.model_config.model).name,  # without the folders of a local model
             "settings": self._settings(),
             "others": _others(config),
+            "groups": [_group(group.kv_cache_spec, group.layer_names) for group in groups],
+            "main_group": self._main,
             "tokens": self._with_tokens,
             "unix_us": time.time_ns() // 1000,
             "part": 1,
@@ -250,12 +267,10 @@ class Recorder:
     def _settings(self) -> Line:
         """Return vLLM's settings, under the names that Underglass has for them."""
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
-        specs = [group.kv_cache_spec for group in scheduler.kv_cache_config.kv_cache_groups]
-        kinds = [type(spec).__name__ for spec in specs]
-        if len(kinds) != 1 or not ("FullAttention" in kinds[0] or "MLA" in kinds[0]):
-            raise RecordingError(f"the KV cache must be one group of full attention, it is {kinds}")
-        sizes = {specs[0].block_size, scheduler.block_size, self._pool.hash_block_size}
-        if len(sizes) != 1:
+        size = self._specs[self._main].block_size
+        sizes = {size, self._pool.hash_block_size}
+        if len(sizes) != 1 or scheduler.block_size % size:
+            sizes |= {scheduler.block_size}
             raise RecordingError(f"allocated, scheduled and hashed blocks differ in size: {sizes}")
         if scheduler.connector is not None:
             raise RecordingError("a KV connector moves blocks that the scheduler does not see")
@@ -263,7 +278,7 @@ class Recorder:
             "token_budget": scheduler.max_num_scheduled_tokens,
             "max_batch_size": self._seats,
             "num_blocks": self._pool.num_gpu_blocks - 1,
-            "block_size": scheduler.block_size,
+            "block_size": size,
             "policy": scheduler.policy.value,
             "chunked_prefill": bool(config.enable_chunked_prefill),
             "whole_sequence": bool(getattr(scheduler, "scheduler_reserve_full_isl", False)),
@@ -311,6 +326,32 @@ class Recorder:
 
         self._manager.allocate_slots = allocate_slots
         self._pool.cache_full_blocks = cache_full_blocks
+        if self._others:
+            self._watch_groups(allocate)
+
+    def _watch_groups(self, allocate: Callable[..., Any]) -> None:
+        """Watch the same for several groups: what each has of a prompt, and windows that move on."""
+        note, ops, empty = self._scheduler._note, self._ops, self._manager.empty_kv_cache_blocks
+        free = self._pool.free_blocks
+
+        def allocate_slots(
+            request: Any, tokens: int, *, num_lookahead_tokens: int = 0, **more: Any
+        ) -> Any:
+            if more:
+                note("looked_up", request)
+            self._freed, first = False, len(ops)
+            more["num_lookahead_tokens"] = num_lookahead_tokens
+            blocks = allocate(request, tokens, **more)
+            if blocks is not empty or self._freed:
+                note("allocated", request, blocks, first, tokens, more)
+            return blocks
+
+        def free_blocks(blocks: Any) -> None:
+            self._freed = True
+            free(blocks)
+
+        self._manager.allocate_slots = allocate_slots
+        self._pool.free_blocks = free_blocks
 
     # Called for the scheduler
 
@@ -345,29 +386,68 @@ class Recorder:
     def allocated(self, request: Any, blocks: Any, first: int, tokens: int, given: Line) -> None:
         """`allocate_slots` returned blocks, or None. `first`: the number of ops before the call."""
         number, runs = self._numbers[request.request_id], request.status is RequestStatus.RUNNING
+        if self._others:
+            first = self._note_tables(request, first)
         if blocks is None:
             self._lacks = request.request_id
             if not runs:
                 self._refused = [number, *self._refusal(request, tokens, given)]
             return
-        new = _ids(blocks)
+        new = self._ids(blocks)
         if runs:
+            if not new:
+                return
             op = ["grow", number, new]
         else:
             if given.get("delay_cache_blocks"):
                 raise RecordingError("a KV connector loads blocks while a request waits")
-            table = _ids(self._manager.get_blocks(request.request_id))
+            table = self._ids(self._manager.get_blocks(request.request_id))
             cached = table[: len(table) - len(new)]
             known = self._known[request.request_id]
             known.stored = max(known.stored, len(cached))
-            op = ["admit", number, cached, new]
+            op = ["admit", number, cached, new, *([self._hits] if self._hits else ())]
         self._ops.insert(first, op)  # the call may have stored some of these blocks already
+
+    def looked_up(self, request: Any) -> None:
+        """A waiting request has looked for its prefix; note how long each group has it by itself."""
+        self._hits = []
+        if self._pool.enable_caching and not request.skip_reading_prefix_cache:
+            find = getattr(self._manager.coordinator, "find_longest_cache_hit_per_group", None)
+            if find is not None and not request.num_computed_tokens:
+                self._hits = list(find(request.block_hashes, request.num_tokens - 1)[1])
+
+    def _note_tables(self, request: Any, first: int) -> int:
+        """Write what has changed in a request's tables of the other groups, before op `first`.
+
+        Return the number of ops before those of the main group.
+        """
+        key, blocks = request.request_id, self._manager.get_blocks(request.request_id).blocks
+        tables = self._tables.setdefault(key, {group: [] for group in self._others})
+        for group, old in tables.items():
+            new = [block.block_id - 1 for block in blocks[group]]
+            if new != old:
+                longest = range(max(len(new), len(old)))
+                changes = [
+                    [index, new[index] if index < len(new) else -1]
+                    for index in longest
+                    if old[index : index + 1] != new[index : index + 1]
+                ]
+                self._ops.insert(first, ["group", self._numbers[key], group, changes])
+                tables[group], first = new, first + 1
+        return first
 
     def stored(self, request: Any, blocks: Any, given: Line) -> None:
         """Full blocks of a request can be found by their hashes from now on."""
         first, end = given["num_cached_blocks"], given["num_full_blocks"]
         hashes = request.block_hashes
         if first >= end:
+            return
+        if (group := given["kv_cache_group_id"]) != self._main:
+            mask = given.get("block_mask") or [True] * (end - first)
+            pairs = zip(blocks[first:end], mask, strict=True)
+            kept = [one.block_id - 1 for one, is_kept in pairs if is_kept and not one.is_null]
+            if kept:
+                self._ops.append(["keep", self._numbers[request.request_id], group, kept])
             return
         for index in range(first, end):
             self._parents[blocks[index].block_id] = hashes[index - 1] if index else b""
@@ -380,12 +460,14 @@ class Recorder:
     def preempted(self, request: Any) -> None:
         """A running request lost its blocks, because another one or itself found none."""
         self._known[request.request_id].stored = 0
+        self._tables.pop(request.request_id, None)
         other = self._numbers.get(self._lacks, -1) if self._inside else -1
         self._ops.append(["preempt", self._numbers[request.request_id], other])
 
     def finished(self, request: Any) -> None:
         """A request ended, and its blocks are about to be freed."""
         del self._known[request.request_id]
+        self._tables.pop(request.request_id, None)
         self._ended.append(request.request_id)
         number = self._numbers[request.request_id]
         self._ops.append(["finish", number, str(request.get_finished_reason())])
@@ -516,9 +598,15 @@ class Recorder:
             reason = ("token_budget", request.num_tokens, left)
         return [self._numbers[request.request_id], *reason]
 
+    def _ids(self, blocks: Any) -> list[int]:
+        """Return the ids of KVCacheBlocks in the main group."""
+        return [block.block_id - 1 for block in blocks.blocks[self._main]]
+
     def _refusal(self, request: Any, tokens: int, given: Line) -> Op:
         """Return the reason for which vLLM gave a waiting request no blocks, need and have."""
-        longest, size = self._scheduler.max_model_len, self._scheduler.block_size
+        longest, size = self._scheduler.max_model_len, self._pool.hash_block_size
+        if self._others:
+            return self._refusal_of_groups(request, tokens, given)
         hits = given["new_computed_blocks"].blocks[0] if "new_computed_blocks" in given else ()
         have = self._pool.get_num_free_blocks() - sum(not block.ref_cnt for block in hits)
         if self._scheduler.running:
@@ -530,11 +618,32 @@ class Recorder:
         end = min(end + given["num_lookahead_tokens"], longest)
         return ["no_free_blocks", -(-end // size) - len(hits), have]
 
+    def _refusal_of_groups(self, request: Any, tokens: int, given: Line) -> Op:
+        """Return the same for several groups, as vLLM's own coordinator counts the blocks."""
+        longest, have = self._scheduler.max_model_len, self._pool.get_num_free_blocks()
+        if self._scheduler.running:
+            have -= getattr(self._manager, "watermark_blocks", 0)
+        hits = given.get("new_computed_blocks", self._manager.empty_kv_cache_blocks).blocks
+        cached = request.num_computed_tokens + given.get("num_new_computed_tokens", 0)
+        whole, chunk = min(request.num_tokens, longest), cached + tokens
+        end = min(chunk + given["num_lookahead_tokens"], longest)
+
+        def need(slots: int, main_model: int, **cap: bool) -> int:
+            count = self._manager.coordinator.get_num_blocks_to_allocate
+            return count(request.request_id, slots, hits, 0, cached, cached, main_model, **cap)
+
+        if given.get("full_sequence_must_fit"):
+            most = need(whole, whole, apply_admission_cap=True)
+            if most > have:
+                return ["whole_sequence", most, have]
+        return ["no_free_blocks", need(end, chunk), have]
+
     def _snapshot(self) -> Line:
         """Return the state between two steps: what a file needs to be read without those before."""
         requests, waiting = self._scheduler.requests, [*self._scheduler.waiting]
         free = [block for block in self._pool.free_block_queue.get_all_free_blocks()]
-        cached = [block for block in self._pool.blocks if block.block_hash is not None]
+        hashed = [block for block in self._pool.blocks if block.block_hash is not None]
+        cached = [one for one in hashed if get_group_id(one.block_hash) == self._main]
         return {
             "t": self._now(),
             "step": self._step,
@@ -549,7 +658,8 @@ class Recorder:
                     "priority": one.priority,
                     "computed": max(0, one.num_computed_tokens - one.num_in_flight_tokens),
                     "preemptions": one.num_preemptions,
-                    "table": _ids(self._manager.get_blocks(key)),
+                    "table": self._ids(self._manager.get_blocks(key)),
+                    "groups": [*self._tables.get(key, {}).items()],
                     "stored": known.stored,
                     "hashes": _Hashes(list(one.block_hashes[: known.hashes])),
                 }
@@ -806,9 +916,19 @@ def _numbered(path: Path, name: str, number: int) -> Path:
     return path.with_name(f"{stem}.{name}{number}" + (f".{suffixes}" if suffixes else ""))
 
 
-def _ids(blocks: Any) -> list[int]:
-    """Return the ids of KVCacheBlocks."""
-    return [block.block_id - 1 for block in blocks.blocks[0]]
+def _is_full(spec: Any) -> bool:
+    name = type(spec).__name__
+    return "FullAttention" in name or ("MLA" in name and "Sliding" not in name)
+
+
+def _group(spec: Any, layers: list[str]) -> Line:
+    """Return what a group of the KV cache is: its kind, window, block size and number of layers."""
+    return {
+        "kind": type(spec).__name__.removesuffix("Spec"),
+        "window": getattr(spec, "sliding_window", None),
+        "block_size": spec.block_size,
+        "layers": len(layers),
+    }
 
 
 def _vllm_version() -> str:

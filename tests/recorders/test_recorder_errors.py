@@ -57,7 +57,9 @@ class StandIn:
         self.vllm_config = of(
             parallel_config=parallel, model_config=model, scheduler_config=self.scheduler_config
         )
-        self.kv_cache_config = of(kv_cache_groups=[of(kv_cache_spec=FullAttentionSpec())])
+        self.kv_cache_config = of(
+            kv_cache_groups=[of(kv_cache_spec=FullAttentionSpec(), layer_names=[])]
+        )
         pool = of(hash_block_size=16, num_gpu_blocks=9, enable_caching=True)
         pool.cache_full_blocks, pool.get_num_free_blocks = nothing, lambda: 8
         self.kv_cache_manager = of(
@@ -97,7 +99,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for package in ("vllm", "vllm.v1", "vllm.v1.core", "vllm.v1.core.sched"):
         module(package)
     module("vllm.version", __version__="0.0")
-    module("vllm.v1.core.kv_cache_utils", get_block_hash=bytes)
+    module("vllm.v1.core.kv_cache_utils", get_block_hash=bytes, get_group_id=int)
     module("vllm.v1.request", RequestStatus=SimpleNamespace(RUNNING=1))
     module("vllm.v1.core.sched.scheduler", Scheduler=StandIn)
     module("vllm.v1.core.sched.async_scheduler", AsyncScheduler=type("Async", (StandIn,), {}))

@@ -76,6 +76,7 @@ KINDS = {
         "waiting",
     },
     "windows": {"before"},
+    "real": {"no_group"},
 }
 
 
@@ -121,7 +122,7 @@ def missed(answer: WhyMissed) -> dict[str, Any]:
     others = {"size": "block_size", "neededBy": "needed_by", "byHash": "by_hash"}
     names = dict(zip(same, same, strict=True)) | others
     told = {theirs: getattr(answer, ours) for theirs, ours in names.items()}
-    return told | {"texts": None if None in both else list(both)}
+    return told | {"texts": None if None in both else list(both), "group": list(answer.group)}
 
 
 def waiting(one: Waiting) -> dict[str, Any]:

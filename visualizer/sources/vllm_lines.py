@@ -108,12 +108,25 @@ class Head(msgspec.Struct, array_like=True):
     have: int
 
 
+class Group(msgspec.Struct):
+    """A group of layers with block tables of its own, over the memory of all groups."""
+
+    kind: str
+    window: Length | None
+    block_size: Length
+    layers: Count
+
+
 class Admit(msgspec.Struct, array_like=True, tag="admit"):
-    """A request left the queue and got cached and new blocks."""
+    """A request left the queue and got cached and new blocks.
+
+    `hits`, if there are several groups, are the tokens that each of them had by itself.
+    """
 
     request: Number
     cached: list[Block]
     new: list[Block]
+    hits: list[Length] = []
 
 
 class Grow(msgspec.Struct, array_like=True, tag="grow"):
@@ -130,6 +143,22 @@ class Store(msgspec.Struct, array_like=True, tag="store"):
     first: Block
     count: Block
     hashes: list[str]
+
+
+class GroupTable(msgspec.Struct, array_like=True, tag="group"):
+    """A request's table of another group changed: [index, block], and -1 for no block."""
+
+    request: Number
+    group: Annotated[int, Meta(ge=0, lt=100)]
+    changes: list[tuple[Length, Annotated[int, Meta(ge=-1, lt=MAX_BLOCKS)]]]
+
+
+class Keep(msgspec.Struct, array_like=True, tag="keep"):
+    """Blocks of another group can be found from now on."""
+
+    request: Number
+    group: int
+    blocks: list[Block]
 
 
 class Preempt(msgspec.Struct, array_like=True, tag="preempt"):
@@ -150,7 +179,7 @@ class Clear(msgspec.Struct, array_like=True, tag="clear"):
     """The prefix cache was emptied."""
 
 
-RequestOp = Admit | Grow | Store | Preempt | Finish
+RequestOp = Admit | Grow | Store | Preempt | Finish | GroupTable | Keep
 Op = RequestOp | Clear
 
 
@@ -168,6 +197,7 @@ class SavedRequest(msgspec.Struct):
     table: list[Block]
     stored: Length
     hashes: list[str]
+    groups: list[tuple[int, list[Annotated[int, Meta(ge=-1, lt=MAX_BLOCKS)]]]] = []
 
 
 class Saved(msgspec.Struct):
@@ -199,6 +229,8 @@ class Header(msgspec.Struct, tag_field="type", tag="underglass_vllm"):
     unix_us: int
     part: int
     others: dict[str, bool | int | float | str | None] = {}
+    groups: list[Group] = []
+    main_group: Annotated[int, Meta(ge=0, lt=100)] = 0
     state: Saved | None = None
     pieces: dict[TokenId, str | list[Byte]] = {}
 

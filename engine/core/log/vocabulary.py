@@ -129,8 +129,9 @@ class RunStarted(Event):
     model     the runner's description; `draft_model` in it describes the draft model
     source    where a foreign log comes from: `engine` ("vLLM 0.32.0"), `recorder`, and `facts`, which
               says of each fact of `facts.py` how the log knows it; `others`, if there are any, are
-              settings that may change decisions and that this engine does not have. Empty if an engine
-              of this project wrote the log; then every fact is recorded
+              settings that may change decisions and that this engine does not have, and `groups` names
+              the KV cache groups if there are several, that of the log's block tables first. Empty if
+              an engine of this project wrote the log; then every fact is recorded
     t.fitted  only in a log of `what_if`; describes the replayed log: when it began (`unix_us`), what
               its arrivals were pinned to (`pinned`: "step" or "time"), the fitted cost of each of its
               `step_finished` (`step_us`), and the error of that cost on held-back steps (`held_back`)
@@ -195,7 +196,8 @@ class Admitted(Event):
     """A request left the queue for the batch.
 
     `blocks` hold its cached prefix; the path of that prefix ends at `node`. `resumed`: it was preempted
-    before. `key`: the policy's sort key.
+    before. `key`: the policy's sort key. `hits`, only in a foreign log whose engine has several KV
+    cache groups: the tokens that each group (`source.groups` of the run) had of its prompt by itself.
     """
 
     request: int
@@ -203,6 +205,7 @@ class Admitted(Event):
     blocks: list[int]
     resumed: bool
     key: list[int | float]
+    hits: list[int] = []
 
 
 class BlocksAllocated(Event):

@@ -15,6 +15,7 @@ MissKind = Literal[
     "scored",  # its prompt is scored, so it cannot use the cache
     "evicted",  # the next block was cached and was evicted
     "no_window",  # cached, but sliding layers lacked the window before the end of a larger hit
+    "no_group",  # cached, but another KV cache group of a foreign engine had less of it
     "computing",  # another request was computing it
     "never_stored",  # an earlier request has the same tokens, but they were not stored
     "shorter",  # the most similar earlier prompt ends inside the block
@@ -42,6 +43,7 @@ class WhyMissed:
     about       the request that it is about: the most similar one, or the one that computed the block
     agree       how many first tokens it has in common with `about`, or with a cached prefix
     token, other     the texts of the first tokens that differ; None if unknown
+    group       the KV cache group that had less of it, and how many tokens that had
     evicted     the step in which the next block was evicted, if it was
     needed_by   the request that the eviction was for; None if it is unknown or there is none
     eviction    the reason of the eviction
@@ -63,6 +65,7 @@ class WhyMissed:
     agree: int = 0
     token: str | None = None
     other: str | None = None
+    group: tuple[str, int] = ("", 0)
     evicted: int | None = None
     needed_by: int | None = None
     eviction: str = ""
@@ -88,6 +91,8 @@ class WhyMissed:
         values: _Values = dict(
             size=self.block_size,
             agree=self.agree,
+            group=self.group[0],
+            had=self.group[1],
             range=f"{self.found + 1} to {self.found + self.block_size}",
             evicted=str(self.evicted),
             position=self.agree + 1,

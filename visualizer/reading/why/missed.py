@@ -31,7 +31,7 @@ _FACTS: dict[MissKind, tuple[Fact, ...]] = {
 }
 _BY_TOKENS = ("never_stored", "shorter", "differs", "first", "other_key")
 _ABOUT = ("computing", "never_stored", "shorter", "differs", "other_key")
-_AGREEING = (*_ABOUT, "no_window")
+_AGREEING = (*_ABOUT, "no_window", "no_group")
 _Eviction = v.RadixEvicted | v.BlockEvicted
 
 
@@ -104,6 +104,8 @@ class _Search:
             kind = "whole"
         elif state.has_windows and min(cached, most) >= found + size:
             kind, agree = "no_window", min(cached, most) // size * size
+        elif event.hits and min(event.hits) < event.hits[0] and found < event.hits[0]:
+            kind, agree = "no_group", event.hits[0]
         elif (owner := self._computing(event.request, found + size)) is not None:
             kind, about = "computing", owner
             agree = common_length(self.prompts.so_far[owner], own)
@@ -128,6 +130,7 @@ class _Search:
             most=most,
             block_size=size,
             about=about if kind in _ABOUT else None,
+            group=self._group(event.hits) if kind == "no_group" else ("", 0),
             agree=agree if kind in _AGREEING else found,
             token=token,
             other=other,
@@ -138,6 +141,11 @@ class _Search:
             mark=self._mark(kind, lost),
             names=self.names,
         )
+
+    def _group(self, hits: list[int]) -> tuple[str, int]:
+        """Return the KV cache group that had the least of the prompt, and how much."""
+        least = min(hits)
+        return self.state.source["groups"][hits.index(least)], least
 
     def _compared(
         self, request: int, about: int | None, agree: int, end: int

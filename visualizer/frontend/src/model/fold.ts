@@ -70,7 +70,12 @@ const ROOT = 0;
 const MAX_BLOCKS = 4_000_000; // as in visualizer/sources/limits.py: a damaged number would fill the memory
 
 type PlannedRow = [request: number, start: number, count: number, drafts: number[]];
-export type LogSource = { engine?: string; recorder?: string; facts?: Record<string, string> };
+export type LogSource = {
+  engine?: string;
+  recorder?: string;
+  facts?: Record<string, string>;
+  groups?: string[];
+};
 
 export type Tiers = Record<"host" | "disk", Map<number, string>>;
 

@@ -6,7 +6,7 @@
 
 export const SCHEMA = 2;
 export const KEYFRAME_SCHEMA = 3;
-export const INDEXED = 2182584327;
+export const INDEXED = 98726495;
 
 export const VOCABULARY = {
   ScheduledRow: "#request:i start:i count:i drafts?:[i",
@@ -19,7 +19,7 @@ export const VOCABULARY = {
   run_started: "schema:i settings:{a classes:{s model:{a tokenizer:{a clock:s source?:{a t?:{a",
   request_arrived: "request:i prompt:[i texts:[s label:s max_tokens:i n:i priority:i sampling:{a hashes?:[s extra_key?:[s output?:[i sample?:i t?:{a",
   step_started: "step:i",
-  admitted: "request:i node:i blocks:[i resumed:b key:[n",
+  admitted: "request:i node:i blocks:[i resumed:b key:[n hits?:[i",
   blocks_allocated: "request:i blocks:[i",
   block_copied: "request:i index:i source:i block:i",
   preempted: "request:i needed_by:i refunded:i",

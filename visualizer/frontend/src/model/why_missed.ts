@@ -23,6 +23,7 @@ interface WhyMissed {
   about: number | null; // the most similar request, or the one that computed the block
   agree: number; // how many first tokens the two have in common
   texts: [own: string, other: string] | null; // of the first tokens that differ
+  group: [name: string, had: number]; // the KV cache group that had less
   evicted: number | null; // the step that evicted the next block
   neededBy: number | null;
   eviction: string; // its reason
@@ -44,6 +45,7 @@ const FACT: Record<string, Fact> = {
   never_stored: "scheduled_tokens",
 };
 const BY_TOKENS = new Set(["never_stored", "shorter", "differs", "first", "other_key"]);
+const NO_GROUP: [string, number] = ["", 0];
 const HAS_ABOUT = new Set(["computing", "never_stored", "shorter", "differs", "other_key"]);
 
 /** The answers about admitted requests, which do not change. */
@@ -61,7 +63,14 @@ function search(model: Model, id: number): WhyMissed {
   const root = model.request(model.request(id)?.root);
   const admission = root?.admissions.find(({ resumed }) => !resumed);
   const nothing = { length: 0, found: 0, most: 0, size: 0, about: null, agree: 0, texts: null };
-  const none = { evicted: null, neededBy: null, eviction: "", byHash: false, moved: "" };
+  const none = {
+    group: NO_GROUP,
+    evicted: null,
+    neededBy: null,
+    eviction: "",
+    byHash: false,
+    moved: "",
+  };
   if (!root || !admission) {
     const waits = root && (root.arrived !== null || root.segments[0]?.kind === "waiting");
     const kind = waits ? "waiting" : "before";
@@ -71,6 +80,8 @@ function search(model: Model, id: number): WhyMissed {
   const size = state.blockSize;
   const own = tokensOf(root, root.promptLength, size);
   const { found, step } = admission;
+  const { hits = [] } = [...model.eventsIn(admission.seq, admission.seq)][0] as Events["admitted"];
+  const least = Math.min(...hits);
   const end = found + size;
   const most = Math.floor((own.length - 1) / size) * size;
   const key = `${root.extra_key}`;
@@ -95,6 +106,9 @@ function search(model: Model, id: number): WhyMissed {
   else if (state.windowPages && Math.min(cached, most) >= end) {
     kind = "no_window";
     agree = Math.floor(Math.min(cached, most) / size) * size;
+  } else if (least < hits[0]! && found < hits[0]!) {
+    kind = "no_group";
+    agree = hits[0]!;
   } else if (computing !== undefined) {
     kind = "computing";
     about = computing;
@@ -127,7 +141,8 @@ function search(model: Model, id: number): WhyMissed {
     most,
     size,
     about: isAbout ? about : null,
-    agree: isAbout || kind === "no_window" ? agree : found,
+    agree: isAbout || kind === "no_window" || kind === "no_group" ? agree : found,
+    group: kind === "no_group" ? [state.source.groups![hits.indexOf(least)]!, least] : NO_GROUP,
     texts: pair[0] && pair[1] ? [pair[0], pair[1]] : null,
     evicted: lost?.event ? lost.step : null,
     neededBy: by < 0 ? null : by,
@@ -182,6 +197,8 @@ export function missedWords(model: Model, answer: WhyMissed) {
     size,
     agree,
     range: `${found + 1} to ${found + size}`,
+    group: answer.group[0],
+    had: answer.group[1],
     evicted: String(evicted),
     position: agree + 1,
     block: `${agree + 1} to ${agree + size}`,
