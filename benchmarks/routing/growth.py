@@ -25,7 +25,8 @@ NAMES = ("power_of_two", "prefix_tree", "prefix_events")
 
 def letters(rng: random.Random, count: int) -> list[int]:
     """Return random tokens."""
-    return rng.choices(range(97, 123), k=count)
+    random = rng.random
+    return [97 + int(random() * 26) for _ in range(count)]
 
 
 @dataclass
@@ -67,19 +68,18 @@ class Tally(ClusterLog):
     def append(self, event: c.AnyClusterEvent) -> None:
         """Add to the sums."""
         self.events += 1
-        match event:
-            case c.Routed():
-                self.requests += 1
-                self._predicted[event.request] = event
-                if self._bar is not None:
-                    self._bar.update()
-            case c.Placed():
-                self._its[event.replica, event.its_request] = self._predicted.pop(event.request)
-            case c.Of(event=v.Admitted()):
-                if not event.event.resumed:
-                    self._add_admitted(event.replica, event.event)
-            case c.Of(event=v.RequestFinished()):
-                self.finished += 1
+        if isinstance(event, c.Of):
+            its = event.event
+            if isinstance(its, v.Admitted) and not its.resumed:
+                self._add_admitted(event.replica, its)
+            self.finished += isinstance(its, v.RequestFinished)
+        elif isinstance(event, c.Routed):
+            self.requests += 1
+            self._predicted[event.request] = event
+            if self._bar is not None and self.requests % 100 == 0:
+                self._bar.update(100)
+        elif isinstance(event, c.Placed):
+            self._its[event.replica, event.its_request] = self._predicted.pop(event.request)
 
     def _add_admitted(self, replica: str, event: v.Admitted) -> None:
         routed = self._its.pop((replica, event.request))
@@ -102,13 +102,17 @@ class Stopwatch:
     def _wrap(self, router: Router, name: str, every: int) -> None:
         method = getattr(router, name)
 
+        calls = 0
+
         def timed(*arguments: Any) -> Any:
-            self.calls[name] += 1
-            if self.calls[name] % every:
+            nonlocal calls
+            calls += 1
+            if calls % every:
                 return method(*arguments)
             begin = time.thread_time_ns()
             result = method(*arguments)
             self.ns[name] += every * (time.thread_time_ns() - begin)
+            self.calls[name] = calls
             return result
 
         setattr(router, name, timed)
