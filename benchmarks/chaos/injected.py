@@ -150,7 +150,7 @@ async def _after_drain(cluster: Few) -> None:
     cluster.replicas[0].link.heal()
     server = cluster.replicas[0].server
     assert server is not None
-    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.process.wait, 60)
     await cluster.start_again("0")
 
 
@@ -454,9 +454,10 @@ def _rows(  # noqa: PLR0917
         if one.remedy == "ended" and one.request in labels
     }
     others = [one for one in outcomes if one.label not in ended]
+    longest = max(one.allowed for one in rows)
     if scene.replicas == 1:  # while it is away, new requests get 503
         others = [one for one in others if one.kind != "refused"]
-    longest = max(one.allowed for one in rows)
+        longest = max(longest, works - struck + _COMPUTED)
     wrong = check_answers(others, wanted.answers, longest_silence=longest, margins=margins)
     wrong += [*check_log([data], outcomes)[1], *check_kv(left)]
     for violation in wrong:
