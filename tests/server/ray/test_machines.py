@@ -6,20 +6,24 @@ These start fifteen processes of Ray, so they run in `make soak`.
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import psutil
 import pytest
 
-from engine.cluster.events import ReplicaLeft
+from engine.cluster.events import ReplicaLeft, Routed
 from server.gateway.ray_cluster import hide_slow_import
 from server.process import BackgroundServer
 from tests.server.console import run
 from tests.server.gateway.cluster import ClusterFeed
 from tests.server.gateway.conftest import wait_for
+from tests.server.gateway.test_failure import read_events, stream
 from tests.server.harness import get, post
 from tests.server.ray.cluster import Machine, free_port, servers_below, start_replicas
 
 pytestmark = pytest.mark.soak
+PATH, PROMPTS = "/v1/completions", ("Once upon a time", "The king had three sons")
+LONG = {"model": "m", "max_tokens": 400, "ignore_eos": True, "temperature": 0}
 # 127.0.0.1 would not do: Ray replaces it by the host's own address.
 HEAD, SECOND = "127.0.0.3", "127.0.0.2"
 
@@ -89,21 +93,36 @@ def test_replicas_remain_while_the_driver_joins_again(server):
     assert statuses[-2:] == ["lost", "ok"]
 
 
-def test_requests_are_served_while_a_machine_dies(server, machines):
+def test_requests_are_served_and_streams_go_on_while_a_machine_dies(server, machines):
     replicas = get(server.url, "/health")["replicas"]
     (dead,) = (id_ for id_, one in replicas.items() if SECOND in one["url"])
     statuses = []
 
     def has_left(event: object) -> bool:
         """Probe on every event until the replica has left: a probe makes events of its own."""
-        answer = post(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 1})
+        answer = post(server.url, PATH, {"prompt": "x", "max_tokens": 1})
         statuses.append(answer.status_code)
         return isinstance(event, ReplicaLeft)
 
-    with ClusterFeed(server.url) as feed:
+    with ClusterFeed(server.url) as feed, ExitStack() as streams:
+        begun = [
+            streams.enter_context(
+                stream(server.url, PATH, LONG | {"prompt": prompt, "stream": True})
+            )
+            for prompt in PROMPTS
+        ]
+        assert {one.headers["x-underglass-replica"] for one in begun} == replicas.keys()
+        lines = [one.iter_lines() for one in begun]
+        texts = [next(line for line in one if line.startswith("data: ")) for one in lines]
         machines[1].lose_power()
         left = feed.until(has_left)
+        events = [read_events([text, *rest]) for text, rest in zip(texts, lines, strict=True)]
     assert left.replica == dead
+    for prompt, (*pieces, done) in zip(PROMPTS, events, strict=True):
+        whole = post(server.url, PATH, LONG | {"prompt": prompt}).json()["choices"][0]["text"]
+        assert "".join(one["choices"][0]["text"] for one in pieces) == whole
+        assert done == "[DONE]"
+    assert any(isinstance(event, Routed) and event.output for event in feed.events)
     health = get(server.url, "/health")
     assert (health["status"], health["desired"], health["ready"]) == ("degraded", 2, 1)
     assert [one["id"] for one in health["not_ready"]] == [dead]
