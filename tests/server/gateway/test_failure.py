@@ -1,7 +1,6 @@
 """Clients that leave, replicas that die, replicas that come back."""
 
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,14 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.cluster.events import HopFailed, ReplicaJoined, ReplicaLeft, Routed
+from engine.cluster.events import HopFailed, ReplicaJoined, ReplicaLeft
 from engine.core.log.vocabulary import RequestFinished
 from server.process import BackgroundServer
 from tests.server.gateway.cluster import ClusterFeed
 from tests.server.harness import (
     Caller,
     Feed,
-    Serve,
     fetch,
     get,
     http,
@@ -55,14 +53,6 @@ def kill(server: BackgroundServer) -> None:
     server.process.wait()
 
 
-@pytest.fixture
-def pair(serve: Serve, gateway: Serve) -> tuple[str, dict[str, BackgroundServer]]:
-    """A gateway that asks its two paused replicas in turn."""
-    replicas = {id_: serve(paused=True) for id_ in ("0", "1")}
-    urls = [one.url for one in replicas.values()]
-    return gateway(*urls, router="round_robin").url, replicas
-
-
 def text_of(events: list[Any]) -> str:
     """The text of a completion that has been streamed."""
     *chunks, done = events
@@ -83,22 +73,6 @@ def test_request_that_lost_its_replica_waits_for_a_place(serve, gateway):
             post(other.url, "/engine/resume")
             its.read()
         assert text_of(read_events(response.iter_lines())) == "abcdefghi"
-
-
-def test_whole_answer_comes_from_another_replica(pair):
-    url, replicas = pair
-    answers = []
-    body = {"model": "m", "prompt": "x", "max_tokens": 3}
-    client = threading.Thread(target=lambda: answers.append(post(url, "/v1/completions", body)))
-    with ClusterFeed(url, past=True) as feed:
-        client.start()
-        dead = feed.until(lambda event: isinstance(event, Routed)).replica
-        kill(replicas[dead])
-        second = feed.until(lambda event: isinstance(event, Routed) and event.attempt == 2)
-    post(replicas[second.replica].url, "/engine/resume")
-    client.join()
-    assert answers[0].json()["choices"][0]["text"] == "abc"
-    assert answers[0].headers["x-underglass-replica"] == second.replica != dead
 
 
 def test_without_a_replica_requests_get_503_and_streams_wait_for_one(serve, gateway):
