@@ -31,7 +31,7 @@ _WINDOW = "2000000"  # events; nothing may leave the log before it is checked
 _POLL = 0.1
 
 
-FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
 class WallClock:

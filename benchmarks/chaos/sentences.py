@@ -63,9 +63,9 @@ _CLAUSES = tuple(
         r" prefix (?P<evicted>{T}) (?P<when>earlier|later)\.)".replace("{R}", _R).replace(
             "{T}", _T
         ),
-        rf" .+? waits (?P<wait>{_T}) (?P<cause>for a seat|for free blocks|for the token budget"
+        rf" (?!At \d).+? waits (?P<wait>{_T}) (?P<cause>for a seat|for free blocks|for the token budget"
         r"|in the queue)(?:; seats: (?P<free>[^.]+))?\.",
-        rf" .+? is admitted (?P<admitted>{_T}) later, by the first step after its arrival\.",
+        rf" (?!At \d).+? is admitted (?P<admitted>{_T}) later, by the first step after its arrival\.",
         r" It has (?P<waiting>not) been admitted yet\.",
         rf" ?At (?P<failed>{_T}) (?:replica (?P<where>{_R})|no replica) (?P<verb>[a-z ]+?)"
         rf"(?: of (?P<after>{_T}))?; .+?"
