@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 
-def quantile(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], share: float, *, is_sorted: bool = False) -> float:
     """Return the quantile of a share between 0 and 1. Raises IndexError without a value."""
-    ordered = sorted(values)
+    ordered = values if is_sorted else sorted(values)
     at = share * (len(ordered) - 1)
     low = int(at)
     high = min(low + 1, len(ordered) - 1)

@@ -1,6 +1,5 @@
 """Read the log that a command names: a file, standard input or a scenario."""
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -71,8 +70,8 @@ def _tell_damage(name: str, note: str) -> None:
 def index_named(name: str, least: int) -> "IndexFile | None":
     """Return the index of a log, or None if it has none. A log of at least so many bytes gets one.
 
-    A log that contradicts itself gets none, nor does one in a folder that cannot be written. Raises
-    LogError if the file itself is a damaged index, and OSError if the file cannot be read.
+    A log that contradicts itself gets none. Raises LogError if the file itself is a damaged index, and
+    OSError if the file cannot be read.
     """
     from engine.core.log import LogError
     from visualizer.indexed.beside import index_of, make_index
@@ -84,11 +83,12 @@ def index_named(name: str, least: int) -> "IndexFile | None":
     if index is None and path.stat().st_size >= least:
         with suppress(LogError, OSError), shown(path, "indexing") as file:
             index = make_index(path, file)
+            tell(f"the index of {name} is {index.path}; it can be deleted at any time")
     return index
 
 
 def reader_of_long(name: str) -> "Reader | None":
-    """Return the reader of a large log beside which an index can be written; None for any other name.
+    """Return the reader of a large log; None for any other name.
 
     It returns None for a file that cannot be read, too, so that `read_named` says why.
     """
@@ -106,7 +106,7 @@ def reader_of_long(name: str) -> "Reader | None":
             feed.push(file.read(CHUNK))
     except (LogError, OSError):
         return None
-    return feed.reader if os.access(path.parent, os.W_OK) else None
+    return feed.reader
 
 
 @contextmanager

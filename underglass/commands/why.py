@@ -138,7 +138,8 @@ def _answer(
     if request is None and not stuck:
         return str(answer_of(log, "why", lambda: str(visualizer.read(log).regimes)))
     if missed and request is not None:
-        return str(visualizer.read(log).why_missed(request))
+        missed_words = lambda: str(visualizer.read(log).why_missed(request))  # noqa: E731
+        return str(answer_of(log, f"why {request} missed", missed_words))
     if not isinstance(log, EventLog):
         asked = visualizer.read(log)
         queues = asked.stuck(step) if request is None else {}

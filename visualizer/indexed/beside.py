@@ -1,9 +1,14 @@
 """The index beside a log, `run.jsonl.index` for `run.jsonl`: made once, and again when it is stale.
 
+In a folder that cannot be written, the index is in the cache directory instead, which keeps at most
+`MOST_CACHED` bytes of them, those used last.
+
 An index says which log it is of by the log's length and the checksums of its two ends. A log that grew
 or changed has other ones. A change in the middle that leaves both ends as they are is not noticed.
 """
 
+import hashlib
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,12 +22,31 @@ from visualizer.sources.feed import Feed
 from visualizer.sources.limits import CHUNK
 
 SUFFIX = ".index"
+MOST_CACHED = 10_000_000_000  # bytes of indexes in the cache directory, before the next one
 _END = 1 << 16  # bytes at each end of a log that identify it
 
 
 def index_beside(path: Path) -> Path:
     """Return the place of a log's index."""
-    return path.with_name(path.name + SUFFIX)
+    beside = path.with_name(path.name + SUFFIX)
+    if beside.exists() or os.access(path.parent, os.W_OK):
+        return beside
+    whole = hashlib.sha256(bytes(path.resolve())).hexdigest()[:16]
+    return cache_folder() / f"{path.name}.{whole}{SUFFIX}"
+
+
+def cache_folder() -> Path:
+    """Return the folder of the indexes that cannot be beside their logs."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "underglass"
+
+
+def _trim(folder: Path, most: int) -> None:
+    """Remove the indexes of a folder that were used least recently, until the others fit."""
+    times = {one: one.stat() for one in folder.glob(f"*{SUFFIX}")}
+    for one in sorted(times, key=lambda one: -times[one].st_mtime):
+        most -= times[one].st_size
+        if most < 0:
+            one.unlink(missing_ok=True)
 
 
 def is_index(path: Path) -> bool:
@@ -38,8 +62,11 @@ def index_of(path: Path) -> IndexFile | None:
     """
     if is_index(path):
         return IndexFile(path)
+    place = index_beside(path)
     try:
-        index = IndexFile(index_beside(path))
+        index = IndexFile(place)
+        if place.parent != path.parent:
+            os.utime(place)
     except (LogError, OSError):
         return None
     return index if index.directory.of == identity(path) else None
@@ -63,8 +90,11 @@ def index_pieces(
 
     An index that is left unfinished is removed.
     """
-    feed = Feed(READERS)
-    with index_writer(index_beside(path), identity(path), told) as writer, without_gc():
+    feed, place = Feed(READERS), index_beside(path)
+    if place.parent != path.parent:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _trim(place.parent, MOST_CACHED)
+    with index_writer(place, identity(path), told) as writer, without_gc():
         while data := file.read(CHUNK):
             writer.add(feed.push(data))
             yield

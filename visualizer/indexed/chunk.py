@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from engine.core.log import LogError
-from visualizer.indexed.columns import Columns, ColumnSource, kinds_of
+from visualizer.indexed.columns import Columns, ColumnSource, Rows, kinds_of
 from visualizer.sources.collector import without_gc
 
 _LENGTH = struct.Struct("<I")
@@ -60,9 +60,15 @@ def pack_events(events: list[Any], vocabulary: Any) -> tuple[bytes, int]:
 
 
 def unpack_events(
-    data: bytes, vocabulary: Any, only: Collection[type] | None = None
+    data: bytes,
+    vocabulary: Any,
+    only: Collection[type] | None = None,
+    without: Collection[str] = (),
 ) -> Sequence[Any]:
-    """Return the events of a chunk, or only those of some kinds, in order."""
+    """Return the events of a chunk, or only those of some kinds, in order.
+
+    Their fields `without` are not unpacked, and are None.
+    """
     plain = inflate(data)
     (length,) = _LENGTH.unpack_from(plain)
     begin = _LENGTH.size + length
@@ -82,7 +88,11 @@ def unpack_events(
         for number, count, column, value in header.kinds:
             if wanted is None or number in wanted:
                 source.skip_to(column, value)
-                events[number] = iter(shape.shapes[number].get(count, source))
+                kind = shape.shapes[number]
+                if without and isinstance(kind, Rows):
+                    events[number] = iter(kind.get_some(count, source, without))
+                else:
+                    events[number] = iter(kind.get(count, source))
     if wanted is not None:
         numbers = [number for number in numbers if number in wanted]
     return list(map(next, map(events.__getitem__, numbers)))

@@ -10,9 +10,9 @@ Source: Apache Arrow stores lists and optional values in this way.
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -133,6 +133,16 @@ class ColumnSource:
         """Return the next column, of strings."""
         return list(map(self._strings.__getitem__, self.numbers()))
 
+    def skip_numbers(self) -> None:
+        """Go on after the next column."""
+        code, count, *_ = self._about[self._next]
+        self._next += 1
+        self.skip_values(count * (code == _MIXED))
+
+    def skip_values(self, count: int) -> None:
+        """Go on after the next JSON values."""
+        self._next_value += count
+
     def values(self, count: int) -> list[Any]:
         """Return the next JSON values."""
         begin = self._next_value
@@ -154,6 +164,10 @@ class Shape:
         """Return so many values, at least one. They are JSON values, unless a subclass says more."""
         return source.values(count)
 
+    def skip(self, count: int, source: ColumnSource) -> None:
+        """Go on after so many values, at least one."""
+        source.skip_values(count)
+
 
 class _Converted(Shape):
     def __init__(self, kind: type) -> None:
@@ -170,6 +184,9 @@ class _Numbers(Shape):
     def get(self, count: int, source: ColumnSource) -> list[Any]:
         return source.numbers()
 
+    def skip(self, count: int, source: ColumnSource) -> None:
+        source.skip_numbers()
+
 
 class _Integers(_Numbers):
     def put(self, values: list[Any], columns: Columns) -> None:
@@ -184,7 +201,7 @@ class _Flags(_Numbers):
         return list(map(bool, source.numbers()))
 
 
-class _Texts(Shape):
+class _Texts(_Numbers):
     def put(self, values: list[Any], columns: Columns) -> None:
         columns.texts(values)
 
@@ -206,6 +223,10 @@ class _Optional(Shape):
         known = iter(self._item.get(total, source) if (total := sum(flags)) else ())
         return [next(known) if flag else None for flag in flags]
 
+    def skip(self, count: int, source: ColumnSource) -> None:
+        if total := sum(source.numbers()):
+            self._item.skip(total, source)
+
 
 class _Lists(Shape):
     def __init__(self, item: Shape) -> None:
@@ -222,16 +243,24 @@ class _Lists(Shape):
         items = self._item.get(ends[-1], source) if ends[-1] else []
         return [items[end - length : end] for length, end in zip(lengths, ends, strict=True)]
 
+    def skip(self, count: int, source: ColumnSource) -> None:
+        if total := sum(source.numbers()):
+            self._item.skip(total, source)
+
 
 class Rows(Shape):
-    """Structs or tuples: a column or more for each field."""
+    """Structs or tuples: a column or more for each field.
+
+    names  of the fields; those of them that a reader does without (`get_some`) are None
+    """
 
     def __init__(
         self,
         parts: Sequence[tuple[Callable[[Any], Any], Shape]],
         kind: Callable[..., Any] | None = None,
+        names: Sequence[str] = (),
     ) -> None:
-        self._parts, self._kind = parts, kind  # None: a tuple
+        self._parts, self._kind, self._names = parts, kind, names  # None: a tuple
 
     def put(self, values: list[Any], columns: Columns) -> None:
         """See `Shape`."""
@@ -242,6 +271,23 @@ class Rows(Shape):
         """See `Shape`."""
         fields = [shape.get(count, source) for _part, shape in self._parts]
         return list(map(self._kind, *fields) if self._kind else zip(*fields, strict=True))
+
+    def get_some(self, count: int, source: ColumnSource, without: Collection[str]) -> list[Any]:
+        """Return so many structs, whose fields `without` are None."""
+        assert self._kind is not None
+        fields: list[Iterable[Any]] = []
+        for (_part, shape), name in zip(self._parts, self._names, strict=True):
+            if name in without:
+                shape.skip(count, source)
+                fields.append(repeat(None))
+            else:
+                fields.append(shape.get(count, source))
+        return list(map(self._kind, *fields))
+
+    def skip(self, count: int, source: ColumnSource) -> None:
+        """See `Shape`."""
+        for _part, shape in self._parts:
+            shape.skip(count, source)
 
 
 class Kinds(Shape):
@@ -277,6 +323,12 @@ class Kinds(Shape):
         }
         return list(map(next, map(kinds.__getitem__, numbers)))
 
+    def skip(self, count: int, source: ColumnSource) -> None:
+        """See `Shape`."""
+        numbers = source.numbers()
+        for number in sorted(set(numbers)):
+            self.shapes[number].skip(numbers.count(number), source)
+
 
 @cache
 def kinds_of(union: Any) -> Kinds:
@@ -301,7 +353,8 @@ def shape_of(kind: inspect.Type) -> Shape:
         case inspect.TupleType(item_types=items):
             shape = Rows([(itemgetter(at), shape_of(one)) for at, one in enumerate(items)])
         case inspect.StructType(cls=cls) if kind.tag is not None or kind.array_like:
-            shape = Rows([(attrgetter(one.name), shape_of(one.type)) for one in kind.fields], cls)
+            parts = [(attrgetter(one.name), shape_of(one.type)) for one in kind.fields]
+            shape = Rows(parts, cls, [one.name for one in kind.fields])
         case inspect.StructType(cls=cls):
             shape = _Converted(cls)
         case inspect.UnionType(types=types):

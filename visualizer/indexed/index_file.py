@@ -19,6 +19,7 @@ import atexit
 import io
 import secrets
 import struct
+import tempfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -44,6 +45,8 @@ EVENTS = 512  # in a chunk: of more, a page would unpack many to show a step
 KEYFRAME_EVERY = 32  # chunks
 SLICE_EVERY = 2  # chunks: a page folds at most so many to show a step
 FOOTER = struct.Struct("<QII8s")
+
+_IN_MEMORY = 16_000_000  # bytes of facts
 
 _unfinished: set[Path] = set()  # files that are being written
 
@@ -129,9 +132,7 @@ class IndexWriter:
         file.write(MAGIC)
         self._events: list[Any] = []
         self._collector = Collector()
-        self._facts: list[
-            tuple[bytes, int]
-        ] = []  # written at the end, so that they are read at once
+        self._facts = _Spool()  # written at the end, so that they are read at once
         self.directory: Directory | None = None
 
     def add(self, events: Iterable[Any]) -> None:
@@ -152,7 +153,7 @@ class IndexWriter:
         if not self.directory.cluster:
             self._add_facts(is_end=True)
         self.directory.damage = [*damage]
-        self.directory.facts = [Part(*self._write(packed)) for packed in self._facts]
+        self.directory.facts = [Part(*self._write(packed)) for packed in self._facts.all()]
         write_directory(self._file, self.directory)
 
     def _begin(self, event: Any) -> None:
@@ -186,13 +187,32 @@ class IndexWriter:
 
     def _add_facts(self, *, is_end: bool = False) -> None:
         if facts := self._collector.facts(is_end=is_end):
-            self._facts.append(pack_events(facts, AnyFact))
+            self._facts.add(pack_events(facts, AnyFact))
 
     def _write(self, packed: tuple[bytes, int]) -> tuple[int, int, int, int]:
         data, plain = packed
         offset = self._file.tell()
         self._file.write(data)
         return offset, len(data), zlib.crc32(data), plain
+
+
+class _Spool:
+    """Packed parts that are written later: in memory, or of a long log in a file."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed when it is gone)
+        self._sizes: list[tuple[int, int]] = []
+
+    def add(self, packed: tuple[bytes, int]) -> None:
+        """Keep a part: its bytes, and their length when they are unpacked."""
+        self._file.write(packed[0])
+        self._sizes.append((len(packed[0]), packed[1]))
+
+    def all(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the parts in order."""
+        self._file.seek(0)
+        for length, plain in self._sizes:
+            yield self._file.read(length), plain
 
 
 def write_directory(file: BinaryIO, directory: Directory) -> None:
@@ -272,10 +292,20 @@ class IndexFile:
         data = self.part(chunk, f"events {end - chunk.events} to {end - 1}")
         return unpack_events(data, self.vocabulary, only)
 
-    def facts(self, *kinds: type[Fact]) -> Iterator[Fact]:
-        """Yield what is known of steps and requests. Raises LogError if it is damaged."""
-        for part in self.directory.facts:
-            yield from unpack_events(self.part(part, "what is known of the steps"), AnyFact, kinds)
+    def facts(self, *kinds: type[Fact], without: Collection[str] = ()) -> Iterator[Fact]:
+        """Yield what is known of steps and requests; fields `without` are None.
+
+        Raises LogError if it is damaged.
+        """
+        for number in range(len(self.directory.facts)):
+            yield from self.facts_in(number, *kinds, without=without)
+
+    def facts_in(
+        self, number: int, *kinds: type[Fact], without: Collection[str] = ()
+    ) -> Sequence[Fact]:
+        """Return those in one of the parts, which are in the order in which they became final."""
+        data = self.part(self.directory.facts[number], "what is known of the steps")
+        return unpack_events(data, AnyFact, kinds, without)
 
     def answer(self, question: str, compute: Callable[[], Any]) -> Any:
         """Return the stored answer to a question, as JSON values, or compute and store it.

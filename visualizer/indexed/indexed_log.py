@@ -26,6 +26,7 @@ class IndexedLog(EventLog):
     def __init__(self, index: IndexFile) -> None:
         super().__init__()
         self.index = index
+        self.known: object = None  # see `known_of`
         self._first = index.directory.first
         self._ends = index.ends
         self._kept = lru_cache(_KEPT)(index.events)

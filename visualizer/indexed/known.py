@@ -1,42 +1,60 @@
 """What is known of the steps and the requests of a log, with or without an index."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import Literal, cast
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from engine.core.log import EventLog, LogError
 from engine.simulation.latencies import PausedTime
 from visualizer.indexed.collector import Collector
 from visualizer.indexed.facts import Fact, Finished, Plans, Request, Run, Steps
+from visualizer.indexed.index_file import IndexFile
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.sources.collector import without_gc
+
+# What a request has in every step or for every token: a long log has too much of it for memory.
+LONG = frozenset(
+    "tokens texts hashes token_steps logprobs drafted forced masks segments before".split()
+)
+_Kind = TypeVar("_Kind", bound=Fact)
+
+
+class _Each(Generic[_Kind]):
+    """All facts of a kind, read again from the index each time that they are iterated over."""
+
+    def __init__(self, read: Callable[[], Iterator[Any]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[_Kind]:
+        return self._read()
 
 
 class Known:
     """The facts of a log, by kind.
 
     finished, plans   have the same steps in the same order
-    requests  in order of appearance
+    requests          in order of appearance; if an index has them, without what is `LONG`
     """
 
     def __init__(self, facts: Iterable[Fact]) -> None:
-        self.steps: list[Steps] = []
-        self.finished: list[Finished] = []
-        self.plans: list[Plans] = []
-        self.requests: list[Request] = []
+        by_kind: dict[type[Fact], list[Any]] = {}
         for fact in facts:
-            match fact:
-                case Steps():
-                    self.steps.append(fact)
-                case Finished():
-                    self.finished.append(fact)
-                case Plans():
-                    self.plans.append(fact)
-                case Request():
-                    self.requests.append(fact)
-                case Run():
-                    self.run = fact
+            by_kind.setdefault(type(fact), []).append(fact)
+        self.steps: Iterable[Steps] = by_kind.get(Steps, [])
+        self.finished: Iterable[Finished] = by_kind.get(Finished, [])
+        self.plans: Iterable[Plans] = by_kind.get(Plans, [])
+        self.requests: list[Request] = by_kind.get(Request, [])
         self.requests.sort(key=lambda one: one.index)
+        self.run: Run = by_kind[Run][0]
+
+    def each_request(self, *names: str) -> Iterable[Request]:
+        """Return the requests in any order, with these `LONG` fields."""
+        return self.requests
+
+    def request(self, id_: int) -> Request | None:
+        """Return a request with all that is known of it; None: the log does not have it."""
+        return next((one for one in self.requests if one.id == id_), None)
 
     @property
     def unit(self) -> Literal["us", "steps"]:
@@ -60,14 +78,57 @@ class Known:
         return labels
 
 
-def known_of(log: EventLog, *kinds: type[Fact]) -> Known:
-    """Return the facts of a log that are of these kinds: its index has them, or the log is folded now.
+class IndexedKnown(Known):
+    """The facts that an index has: they are read where they are needed.
+
+    Raises LogError if they are damaged.
+    """
+
+    def __init__(self, index: IndexFile) -> None:
+        self._index = index
+        for number in range(len(index.directory.facts)):
+            index.part(index.directory.facts[number], "what is known of the steps")
+        self.steps = self._each(Steps)
+        self.finished = self._each(Finished)
+        self.plans = self._each(Plans)
+        [self.run] = cast("list[Run]", index.facts_in(len(index.directory.facts) - 1, Run))
+
+    @cached_property
+    def requests(self) -> list[Request]:  # type: ignore[override]
+        """See `Known`."""
+        found: list[tuple[int, Any]] = []
+        for number in range(len(self._index.directory.facts)):
+            some = self._index.facts_in(number, Request, without=LONG)
+            found += ((number, one) for one in some)
+        found.sort(key=lambda one: one[1].index)
+        self._part_of = {one.id: number for number, one in found}
+        return [one for _, one in found]
+
+    def each_request(self, *names: str) -> Iterable[Request]:
+        """See `Known`."""
+        return self._each(Request, LONG - {*names})
+
+    def request(self, id_: int) -> Request | None:
+        """See `Known`. Only the part of the index that has the request is read again."""
+        if not self.requests or id_ not in self._part_of:
+            return None
+        some = cast("list[Request]", self._index.facts_in(self._part_of[id_], Request))
+        return next(one for one in some if one.id == id_)
+
+    def _each(self, kind: type[_Kind], without: Collection[str] = ()) -> _Each[_Kind]:
+        return _Each(lambda: self._index.facts(kind, without=without))
+
+
+def known_of(log: EventLog) -> Known:
+    """Return the facts of a log: its index has them, or the log is folded now.
 
     Raises LogError for a log that contradicts itself.
     """
     if isinstance(log, IndexedLog):
         with suppress(LogError):  # a part is damaged, and the events tell the same
-            return Known(log.index.facts(*kinds, Run))
+            if log.known is None:
+                log.known = IndexedKnown(log.index)
+            return cast("Known", log.known)
     collector = Collector()
     with without_gc():
         for event in log:

@@ -1,5 +1,6 @@
 """Whose tokens the nodes of the prefix tree have, and when each was used, while a log is folded."""
 
+from array import array
 from bisect import bisect_left
 
 from engine.core.log import vocabulary as v
@@ -15,7 +16,7 @@ class NodeFacts:
     def __init__(self, state: State) -> None:
         self._state = state
         self._origins: dict[int, tuple[int, int]] = {}  # request, and its first token of the node
-        self._ticks: list[int] = []  # at the beginning of each step from `_first_tick` on
+        self._ticks = array("q")  # at the beginning of each step from `_first_tick` on
         self._first_step = self._first_tick = self._steps_before = 0
         self._used: dict[int, int] = {}  # with the hash cache
         self._walked: set[int] = set()  # whose path to the root was used in this step
@@ -44,6 +45,7 @@ class NodeFacts:
         """Return all nodes, and the tokens and texts of those that no request computed."""
         nodes, known = self._state.nodes, self._origins
         self._origins = {node: known[node] for node in nodes if node in known}
+        self._used = {node: self._used[node] for node in nodes if node in self._used}
         live, contents = [], []
         for node in nodes.values():
             origin, begin = self._origins.get(node.id, (-1, 0))

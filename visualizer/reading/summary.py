@@ -1,8 +1,11 @@
 """A summary of a run in a few lines of text, for the shell."""
 
+import math
+from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, pairwise, repeat
+from itertools import accumulate, chain, compress, pairwise
 from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
@@ -10,7 +13,7 @@ from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
 from engine.simulation.quantile import quantile
-from visualizer.indexed.facts import Finished, Plans, Request, Steps
+from visualizer.indexed.facts import Steps
 from visualizer.indexed.known import known_of
 from visualizer.indexed.step_facts import COUNTS, TIMES
 from visualizer.logs import settings_of
@@ -80,18 +83,29 @@ class _Summary:
 
     def __init__(self, log: EventLog) -> None:
         self.log, self.knows = log, read(log).knowledge
-        self.known = known_of(log, Steps, Finished, Plans, Request)
+        self.known = known_of(log)
         self.regimes = regimes_of(log, self.known)
-        self.steps = [
-            number
-            for part in self.known.steps
-            for number, status in zip(part.step, part.status, strict=True)
-            if status != "pending" and self._is_whole(number)
-        ]
+        self.steps, self.sums = array("q"), Counter[str]()
+        self.gaps: list[dict[str, Any]] = []
+        self.ends, self._first = (
+            array("d"),
+            0,
+        )  # when each step ended, and the number of the first one
+        for part in self.known.steps:
+            self._add(part)
 
-    def _is_whole(self, step: int) -> bool:
-        """Return whether a step began in the log, not before it."""
-        return step > self.known.run.steps_before
+    def _add(self, part: Steps) -> None:
+        """Add up the measures of some steps, of those that began in the log."""
+        whole = [number > self.known.run.steps_before for number in part.step]
+        began = [one != "pending" for one in part.status]
+        self.steps.extend(compress(part.step, map(all, zip(whole, began, strict=True))))
+        for name, values in zip(COUNTS, part.counts, strict=True):
+            self.sums[name] += sum(compress(values, whole))
+        self.gaps += chain.from_iterable(part.missing)
+        if not self.ends and part.step:
+            self._first = part.step[0]
+        ends = part.times[TIMES.index("end")]
+        self.ends.extend(math.nan if end is None else end for end in ends)
 
     def text(self) -> str:
         """See `summary`."""
@@ -105,31 +119,31 @@ class _Summary:
         asked = sum(one.prompt_length for one in prompts)
         output = None
         if not knows.lacks("scheduled_tokens") and (requests or not knows.source):
-            output = sum(sum(map(bool, accumulate(one.token_steps))) for one in requests)
+            each = known.each_request("token_steps")
+            output = sum(sum(map(bool, accumulate(one.token_steps))) for one in each)
         said = UNKNOWN if output is None else f"{output:,}"
         ends = Counter(one.finished[1] for one in requests if one.finished is not None)
         ended = dict(ends.most_common()) | {"unfinished": len(requests) - ends.total()}
-        accepted = self._sum("accepted")
-        forced = sum(len(one.forced) for one in requests)
-        drafted = self._sum("drafted")
+        accepted, drafted = self.sums["accepted"], self.sums["drafted"]
+        forced = sum(len(one.forced) for one in known.each_request("forced"))
         blocks = settings_of(self.log)["num_blocks"]
         used = max((used for part in known.plans for used in part.used), default=0)
-        evicted = f"{self._sum('evicted'):,} evicted"
+        evicted = f"{self.sums['evicted']:,} evicted"
         rows = {
             "requests": f"{len(requests):,}{_in_brackets({k: n for k, n in ended.items() if n})}",
             "steps": f"{len(steps):,}{self._run_time(output)}",
-            "tokens": f"{self._sum('tokens'):,} computed, {said} output"
+            "tokens": f"{self.sums['tokens']:,} computed, {said} output"
             + _in_brackets(
                 {"forced": forced, "drafts accepted": accepted} if forced or accepted else {}
             ),
             "TTFT": percentiles_text(list(self._first_tokens())),
-            "ITL": percentiles_text(list(self._gaps())),
+            "ITL": _percentiles_of(self._gaps()),
             "prefix cache": f"{found:,} of {asked:,} prompt tokens found{_percent(found, asked)}",
             "drafts": self._drafts(accepted, drafted),
-            "preemptions": f"{self._sum('preempted'):,}",
+            "preemptions": f"{self.sums['preempted']:,}",
             "KV blocks": f"at most {used:,} of {blocks:,} held by requests, {evicted}",
         }
-        if fetched := {tier: tokens for tier in _TIERS if (tokens := self._sum(tier))}:
+        if fetched := {tier: tokens for tier in _TIERS if (tokens := self.sums[tier])}:
             rows["prefix cache"] += "; fetched from " + " and ".join(
                 f"{_TIERS[tier]}: {tokens:,}{_percent(tokens, asked)}"
                 for tier, tokens in fetched.items()
@@ -146,7 +160,7 @@ class _Summary:
             rows["KV blocks"] = evicted
         if knows.source:
             rows = {"source": knows.origin} | rows
-        if gaps := [one for part in known.steps for missing in part.missing for one in missing]:
+        if gaps := self.gaps:
             rows["gaps"] = (
                 f"{len(gaps):,}, first: {gap_words(gaps[0]['count'], gaps[0]['message'])}"
             )
@@ -157,16 +171,6 @@ class _Summary:
             )
             rows = {"part": f"{words}: {why}"} | rows
         return "\n".join(f"{name:13}{text}" for name, text in rows.items())
-
-    def _sum(self, name: str) -> int:
-        """Return the sum of a measure of the steps."""
-        place = COUNTS.index(name)
-        return sum(
-            value
-            for part in self.known.steps
-            for value, step in zip(part.counts[place], part.step, strict=True)
-            if self._is_whole(step)
-        )
 
     def _adapters(self) -> str:
         """Say how many adapters shared how many slots, and how often one had to leave; "" if none."""
@@ -182,17 +186,19 @@ class _Summary:
         """Say how many drafts were accepted; a row with drafts gains those and one more token."""
         if not drafted:
             return ""
-        mean = 1 + accepted / max(1, self._sum("guessing"))
+        mean = 1 + accepted / max(1, self.sums["guessing"])
         share = f"{accepted:,} of {drafted:,} accepted{_percent(accepted, drafted)}"
         return f"{share}, {mean:.2f} tokens in each step of a request with drafts"
 
     def _run_time(self, output: int | None) -> str:
         """Return how long steps ran, the output tokens per second of it, and the other time."""
-        finished, busy = self.known.finished, sum(self.regimes.columns.steps.busy)
+        busy, begin, last = sum(self.regimes.columns.steps.busy), None, 0.0
         if self.known.unit == "steps" or not busy:
             return ""
-        ends = chain.from_iterable(done.end for done in finished)
-        whole = max(filter(None, ends)) - (finished[0].begin[0] or 0)
+        for done in self.known.finished:
+            begin = done.begin[0] or 0 if begin is None else begin
+            last = max(last, *filter(None, done.end))
+        whole = last - (begin or 0)
         words = f" in {duration(busy / 1000)}"
         if whole - busy >= IDLE_SHARE * whole:
             words += f", {duration((whole - busy) / 1000)} paused or idle not counted"
@@ -202,29 +208,38 @@ class _Summary:
 
     def _first_tokens(self) -> Iterator[float]:
         """Yield the TTFT of each request that has one, in ms."""
-        ends: list[Any] = [end for done in self.known.finished for end in done.end]
+        ends = array("d")
+        for done in self.known.finished:
+            ends.extend(math.nan if end is None else end for end in done.end)
         paused = self.known.paused
         for one in self.known.requests:
             arrived: Any = one.arrived_at
-            end = None if one.first_token is None else ends[one.first_token]
-            if arrived is not None and end is not None:
+            end: Any = math.nan if one.first_token is None else ends[one.first_token]
+            if arrived is not None and not math.isnan(end):
                 yield (end - arrived - paused.between(arrived, end)) / US_PER_MS
 
-    def _gaps(self) -> Iterator[float]:
-        """Yield the times between consecutive tokens of a request, in ms."""
-        ends: dict[int, Any] = {}
-        for part in self.known.steps:
-            ends |= zip(part.step, part.times[TIMES.index("end")], strict=True)
-        pairs = Counter[tuple[int, int]]()  # the steps of neighbours: many have the same
-        for one in self.known.requests:
+    def _gaps(self) -> Counter[float]:
+        """Return how often each time passed between consecutive tokens of a request, in ms."""
+        # The steps of neighbours: many tokens have the same, and most of them are successive steps.
+        successive, others = array("i", bytes(4 * len(self.ends))), Counter[tuple[int, int]]()
+        for one in self.known.each_request("token_steps"):
             # Tokens from before the log begins are of step 0.
-            pairs.update(pairwise(step for step in accumulate(one.token_steps) if step))
-        paused = self.known.paused
-        for (one_step, next_step), count in pairs.items():
-            before, end = ends[one_step], ends[next_step]
-            if before is not None and end is not None:
-                gap = (end - before - paused.between(before, end)) / US_PER_MS
-                yield from repeat(gap, count)
+            for pair in pairwise(step for step in accumulate(one.token_steps) if step):
+                if pair[1] == pair[0] + 1:
+                    successive[pair[0] - self._first] += 1
+                else:
+                    others[pair] += 1
+        paused, gaps = self.known.paused, Counter[float]()
+        first = self._first
+        pairs = (
+            (at + first, at + first + 1, count) for at, count in enumerate(successive) if count
+        )
+        for one_step, next_step, count in chain(pairs, ((*pair, n) for pair, n in others.items())):
+            ends: Any = self.ends[one_step - first], self.ends[next_step - first]
+            if not any(map(math.isnan, ends)):
+                before, end = ends
+                gaps[(end - before - paused.between(before, end)) / US_PER_MS] += count
+        return gaps
 
 
 def three_digits(value: float) -> str:
@@ -234,17 +249,42 @@ def three_digits(value: float) -> str:
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
     """Return {name: value} for the percentiles that this number of values supports."""
+    values = _ordered(values)
     return {
-        name: quantile(values, share)
+        name: quantile(values, share, is_sorted=True)
         for name, share in PERCENTILES.items()
         if len(values) >= MIN_VALUES[name]
     }
 
 
+def _percentiles_of(counts: Counter[float]) -> str:
+    """Return the same as `percentiles_text` of values that are counted."""
+    return percentiles_text(_Repeated(counts))
+
+
+def _ordered(values: Sequence[float]) -> Sequence[float]:
+    return values if isinstance(values, _Repeated) else sorted(values)
+
+
+class _Repeated(Sequence[float]):
+    """The sorted values of a counter, each as often as it was counted."""
+
+    def __init__(self, counts: Counter[float]) -> None:
+        self._values = sorted(counts)
+        self._ends = list(accumulate(counts[one] for one in self._values))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._values[bisect_right(self._ends, index % len(self))]
+
+
 def percentiles_text(values: Sequence[float]) -> str:
     """Return the percentiles and the maximum of `values`, which are durations in ms."""
+    values = _ordered(values)
     shown = [f"{name} {duration(value)}" for name, value in percentiles(values).items()]
-    return ", ".join([*shown, f"max {duration(max(values))}"]) if shown else "none"
+    return ", ".join([*shown, f"max {duration(values[-1])}"]) if shown else "none"
 
 
 def _in_brackets(counts: dict[str, int]) -> str:

@@ -9,7 +9,6 @@ from engine.core.config import ConfigError
 from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
 from engine.simulation.study import Study, study
-from visualizer.indexed.facts import Finished, Plans, Request
 from visualizer.indexed.known import known_of
 from visualizer.reading.reading import read
 from visualizer.reading.regimes import regimes_of
@@ -72,7 +71,7 @@ class _Report:
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
-        self._known = known_of(log, Finished, Plans, Request)
+        self._known = known_of(log)
         self._regimes = regimes_of(log, self._known)
         self._waterfall: Waterfall = read(log).waterfall
 

@@ -1,15 +1,23 @@
 """What each step of a log decided and cost, as columns: from the facts that an index has."""
 
-from collections.abc import Iterable
+from array import array
+from bisect import bisect_left
+from collections.abc import MutableSequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
-from engine.core.log.log import EventLog
 from visualizer.indexed import facts
-from visualizer.indexed.known import Known, known_of
+from visualizer.indexed.known import Known
 
 UNKNOWN = "unknown"  # the cause of a wait that the source of a foreign log does not give
+
+
+def _small() -> "array[int]":
+    return array("i")
+
+
+def _wide() -> "array[int]":
+    return array("q")
 
 
 @dataclass(slots=True)
@@ -30,27 +38,22 @@ class StepColumns:
     arrived, preempted   requests since the step before was scheduled
     """
 
-    number: list[int] = field(default_factory=list)
-    busy: list[int] = field(default_factory=list)
-    idle: list[int] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    prompt: list[int] = field(default_factory=list)
-    again: list[int] = field(default_factory=list)
-    seats: list[int] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
-    away: list[int] = field(default_factory=list)
-    deferred: list[int] = field(default_factory=list)
-    slotless: list[int] = field(default_factory=list)
-    stalled: list[int] = field(default_factory=list)
+    number: MutableSequence[int] = field(default_factory=_wide)
+    busy: MutableSequence[int] = field(default_factory=_wide)
+    idle: MutableSequence[int] = field(default_factory=_wide)
+    rows: MutableSequence[int] = field(default_factory=_small)
+    tokens: MutableSequence[int] = field(default_factory=_wide)
+    prompt: MutableSequence[int] = field(default_factory=_wide)
+    again: MutableSequence[int] = field(default_factory=_wide)
+    seats: MutableSequence[int] = field(default_factory=_small)
+    waiting: MutableSequence[int] = field(default_factory=_small)
+    away: MutableSequence[int] = field(default_factory=_small)
+    deferred: MutableSequence[int] = field(default_factory=_small)
+    slotless: MutableSequence[int] = field(default_factory=_small)
+    stalled: MutableSequence[int] = field(default_factory=_small)
     cause: list[str] = field(default_factory=list)
-    arrived: list[int] = field(default_factory=list)
-    preempted: list[int] = field(default_factory=list)
-
-
-def facts_for(log: EventLog) -> Known:
-    """Return the facts that the columns of a log are made from."""
-    return known_of(log, facts.Finished, facts.Plans, facts.Request)
+    arrived: MutableSequence[int] = field(default_factory=_small)
+    preempted: MutableSequence[int] = field(default_factory=_small)
 
 
 class Columns:
@@ -65,22 +68,25 @@ class Columns:
     """
 
     def __init__(self, known: Known) -> None:
-        run, plans, all_of = known.run, known.plans, chain.from_iterable
+        run = known.run
         self.unit, self.labels = known.unit, known.labels
         self.settings, self.source, self.begins_after = run.settings, run.source, run.steps_before
         self.steps = steps = StepColumns()
         self.twice: list[tuple[int, int]] = []
         self.victims: list[tuple[int, int]] = []
-        for name in _PER_STEP:
-            setattr(steps, name, list(all_of(getattr(one, name) for one in plans)))
-        for done in known.finished:
-            steps.number += done.number
+        before = -1
+        for done, plan in zip(known.finished, known.plans, strict=True):
+            first = len(steps.number)
+            steps.number.extend(done.number)
             steps.cause += [one.reason if one else "" for one in done.blocked]
-        for index, victims in enumerate(all_of(one.victims for one in plans)):
-            steps.preempted.append(len(victims))
-            self.victims += [(index, request) for request in victims]
-        self._set_losses(all_of(one.again for one in plans))
-        self._set_times(known)
+            for name in _PER_STEP:
+                getattr(steps, name).extend(getattr(plan, name))
+            steps.preempted.extend(map(len, plan.victims))
+            self.victims += [
+                (index, one) for index, some in enumerate(plan.victims, first) for one in some
+            ]
+            self._add_losses(plan.again, first)
+            before = self._add_times(known, done, plan, before)
 
     def amounts(self, index: int) -> dict[str, int]:
         """Return how many requests wait in a step, by cause. A preempted one waits for its blocks."""
@@ -93,29 +99,34 @@ class Columns:
             found[steps.cause[index] or UNKNOWN] = others
         return found
 
-    def _set_losses(self, again: Iterable[list[tuple[int, int, int]]]) -> None:
-        index_of = {number: index for index, number in enumerate(self.steps.number)}
-        self.steps.again = [0] * len(index_of)
-        for index, rows in enumerate(again):
+    def _add_losses(self, again: list[list[tuple[int, int, int]]], first: int) -> None:
+        numbers = self.steps.number
+        self.steps.again.extend([0] * len(again))
+        for index, rows in enumerate(again, first):
             for request, tokens, lost_in in rows:
-                at = index_of.get(lost_in, index)  # it may be before a cut log begins
+                at = bisect_left(numbers, lost_in)
+                if at == len(numbers) or numbers[at] != lost_in:
+                    at = index  # the step of the preemption is before a cut log begins
                 self.steps.again[at] += tokens
                 self.twice.append((at, request))
 
-    def _set_times(self, known: Known) -> None:
-        steps, paused, before = self.steps, known.paused, -1
+    def _add_times(self, known: Known, done: facts.Finished, plan: facts.Plans, before: Any) -> Any:
+        """Add the times of some steps, and return when the last one ended."""
+        steps = self.steps
         if self.unit == "steps":
-            steps.busy, steps.idle = [1] * len(steps.number), [0] * len(steps.number)
-            return
-        for done, plan in zip(known.finished, known.plans, strict=True):
-            times: Any = zip(done.begin, done.end, plan.is_after_idle, strict=True)
-            for start, end, is_after_idle in times:
-                idle = 0
-                if is_after_idle and 0 <= before < start:
-                    idle = start - before - paused.between(before, start)
-                steps.idle.append(idle)
-                steps.busy.append(max(0, end - max(start, before)))
-                before = max(before, end)
+            steps.busy.extend([1] * len(done.number))
+            steps.idle.extend([0] * len(done.number))
+            return before
+        paused = known.paused
+        times: Any = zip(done.begin, done.end, plan.is_after_idle, strict=True)
+        for start, end, is_after_idle in times:
+            idle = 0
+            if is_after_idle and 0 <= before < start:
+                idle = start - before - paused.between(before, start)
+            steps.idle.append(idle)
+            steps.busy.append(max(0, end - max(start, before)))
+            before = max(before, end)
+        return before
 
 
 _PER_STEP = "rows tokens prompt seats waiting away deferred slotless stalled arrived".split()

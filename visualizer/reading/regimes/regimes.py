@@ -24,8 +24,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from engine.simulation.facts import Knowledge
+from visualizer.indexed.known import Known, known_of
 from visualizer.reading.knowledge import LogKnowledge
-from visualizer.reading.regimes.columns import Columns, StepColumns, facts_for
+from visualizer.reading.regimes.columns import Columns, StepColumns
 from visualizer.reading.regimes.segments import (
     LABELS,
     THRASH_SHARE,
@@ -37,7 +38,6 @@ from visualizer.reading.waterfall.parts import mark_of
 
 if TYPE_CHECKING:
     from engine.core.log.log import EventLog
-    from visualizer.indexed.known import Known
 
 Kind = Literal[
     "calm", "seat-bound", "memory-bound", "thrash", "burst", "prefill-bound", "idle", "queue"
@@ -192,7 +192,7 @@ class Regimes:
         return {"sentence": self.sentence, "worst": self.worst, "regimes": bars}
 
 
-def regimes_of(log: "EventLog", known: "Known | None" = None) -> Regimes:
+def regimes_of(log: "EventLog", known: Known | None = None) -> Regimes:
     """Return the regimes of a log, of which the facts may be `known`.
 
     A foreign log without its queue has none.
@@ -200,7 +200,7 @@ def regimes_of(log: "EventLog", known: "Known | None" = None) -> Regimes:
     from visualizer.reading.regimes.words import cause_words, cost_words
     from visualizer.reading.why.find import unique_names
 
-    columns = Columns(known or facts_for(log))
+    columns = Columns(known or known_of(log))
     found = Regimes(columns, unique_names(columns.labels), [])
     if LogKnowledge(columns.source).lacks("queue"):
         return found

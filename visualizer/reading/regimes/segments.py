@@ -9,6 +9,7 @@ This is region merging in one dimension. It needs O(n log n) time for n steps, a
 the same label and join at once.
 """
 
+from array import array
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
@@ -29,6 +30,9 @@ _LABEL_OF = {
     "unknown": "waiting",
 }
 _MOST = 7  # regimes of a run
+_MOST_RUNS = (
+    20_000  # before they are joined: of a longer log, first those that cost least up to there
+)
 _LEAST_SHARE = 0.04  # of the run's steps and time: a shorter regime joins a neighbour
 _LEAST_STEPS = 1.25
 _ENOUGH = 4  # a step is not calm at all if one request waits for each so many that compute
@@ -54,7 +58,7 @@ def segments_of(columns: Columns) -> list[Segment]:
     """Return the segments of a log, in order; none if it has no finished step."""
     whole = _runs(columns)
     least = 2 * max(_LEAST_SHARE, _LEAST_STEPS / max(1, len(columns.steps.number)))
-    return _joined(whole, least)
+    return _joined(whole, least, _MOST)
 
 
 def _runs(columns: Columns) -> list[Segment]:
@@ -71,6 +75,8 @@ def _runs(columns: Columns) -> list[Segment]:
             runs[-1] = _both(runs[-1], segment)
         else:
             runs.append(segment)
+            if len(runs) > _MOST_RUNS:
+                runs = _joined(runs, 0, _MOST_RUNS // 2)
     return runs
 
 
@@ -100,7 +106,10 @@ def _thrashing(columns: Columns) -> list[bool]:
     steps = columns.steps
     count = len(steps.number)
     reach = max(5, count // 40)
-    sums = [[0, *accumulate(values)] for values in (steps.again, steps.tokens, steps.preempted)]
+    sums = [
+        array("q", accumulate(values, initial=0))
+        for values in (steps.again, steps.tokens, steps.preempted)
+    ]
     found = []
     for index in range(count):
         begin, end = max(0, index - reach), min(count, index + reach + 1)
@@ -119,8 +128,10 @@ def _misplaced(one: Segment, other: Segment) -> float:
     return max(one.weights) + max(other.weights) - max(_both(one, other).weights)
 
 
-def _joined(segments: list[Segment], least: float) -> list[Segment]:
-    """Join neighbours, the cheapest first, while that misplaces less than `least` or there are many."""
+def _joined(segments: list[Segment], least: float, most: int) -> list[Segment]:
+    """Join neighbours, the cheapest first, while there are more than `most`; then as long as that
+    misplaces less than `least`.
+    """
     alive = dict(enumerate(segments))
     after = {number: number + 1 for number in alive}
     before = {number: number - 1 for number in alive}
@@ -131,7 +142,7 @@ def _joined(segments: list[Segment], least: float) -> list[Segment]:
         cost, left, right = heappop(heap)
         if left not in alive or right not in alive:
             continue
-        if cost >= least and len(alive) <= _MOST:
+        if cost >= least and len(alive) <= most:
             break
         new, following = following, following + 1
         alive[new] = _both(alive.pop(left), alive.pop(right))

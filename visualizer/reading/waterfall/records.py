@@ -1,7 +1,10 @@
 """What each step of a log took and what each request did in it: from the facts that an index has."""
 
+from array import array
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from statistics import median_low
 from typing import Any, Literal, Self
 
@@ -11,6 +14,7 @@ from visualizer.indexed import facts
 from visualizer.indexed.known import Known, known_of
 
 _ROWS = {"prefill", "catchup", "decode"}
+_KEPT = 100_000  # steps as objects, because requests that are asked about have many in common
 _NEIGHBOURS = 3  # decode-only steps before and after a step that its decodes are compared with
 
 
@@ -101,6 +105,85 @@ class Life:
     absences: list[Absence] = field(default_factory=list)
 
 
+class StepTable:
+    """The steps of a whole log as columns: a long log has too many for an object each.
+
+    unit  "us", or "steps" for a log without times
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._is_timed = unit == "us"
+        self._number = array("q")
+        self._begin, self._launched, self._ready, self._end = (array("d") for _ in range(4))
+        self._decodes, self._prefills = array("i"), array("i")
+        self._failed, self._after_gap = bytearray(), bytearray()
+        self._head, self._reason = array("i"), array("h")  # -1: no request was blocked
+        self._reasons: dict[str, int] = {}
+        self._skipped: dict[int, list[tuple[int, str]]] = {}
+        self._others: dict[int, int] = {}
+        self._step = lru_cache(_KEPT)(self._made)
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def __getitem__(self, index: int) -> Step:
+        return self._step(index if index >= 0 else index + len(self))
+
+    def add(self, done: facts.Finished) -> None:
+        """Add some successive steps."""
+        first, reasons = len(self), self._reasons
+        self._number.extend(done.number)
+        if self._is_timed:
+            for name in ("begin", "launched", "ready", "end"):
+                getattr(self, f"_{name}").extend(getattr(done, name))
+        self._decodes.extend(done.decodes)
+        self._prefills.extend(done.prefills)
+        self._failed.extend(done.failed)
+        self._after_gap.extend(done.is_after_gap)
+        self._head.extend(-1 if one is None else one.request for one in done.blocked)
+        self._reason.extend(
+            -1 if one is None else reasons.setdefault(one.reason, len(reasons))
+            for one in done.blocked
+        )
+        self._skipped |= {first + at: one for at, one in enumerate(done.skipped) if one}
+
+    def infer_others_prefill(self) -> None:
+        """See `others_prefill`."""
+        took = array("d", map(float.__sub__, self._ready, self._launched))
+        if self._is_timed:
+            found = others_prefill(self._decodes, self._prefills, self._failed, took)
+            self._others = {index: value for index, value in found if value}
+
+    def _made(self, index: int) -> Step:
+        times: list[Any] = [index, index, index + 1, index + 1]
+        if self._is_timed:
+            columns = self._begin, self._launched, self._ready, self._end
+            times = [_number(column[index]) for column in columns]
+        begin, launched, ready, end = times
+        blocked = None
+        if self._reason[index] >= 0:
+            blocked = self._head[index], [*self._reasons][self._reason[index]]
+        return Step(
+            self._number[index],
+            begin,
+            launched,
+            ready,
+            end,
+            decodes=self._decodes[index],
+            prefills=self._prefills[index],
+            others_prefill=_number(self._others.get(index, 0)),
+            blocked=blocked,
+            skipped=dict(self._skipped.get(index, ())),
+            is_failed=bool(self._failed[index]),
+            is_after_gap=bool(self._after_gap[index]),
+        )
+
+
+def _number(value: float) -> Any:
+    """Return a time, which is an integer in most logs."""
+    return int(value) if value == int(value) else value
+
+
 DECODE = Work(0, 1, is_prefill=False, is_decode=True)
 
 
@@ -115,15 +198,18 @@ class Records:
         self.unit: Literal["us", "steps"] = "us"
         self.paused = PausedTime()
         self.source: dict[str, Any] = {}
-        self.steps: list[Step] = []
+        self.steps: list[Step] | StepTable = []
+        self.known: Known | None = None  # of a whole log
         self._requests: dict[int, facts.Request] = {}
 
     @classmethod
     def of(cls, log: EventLog) -> Self:
         """Return the records of a whole log."""
-        known, records = known_of(log, facts.Finished, facts.Request), cls()
+        known, records = known_of(log), cls()
+        records.steps = table = StepTable(known.unit)
         records.add(known)
-        infer_others_prefill(records.steps)
+        table.infer_others_prefill()
+        records.known = known
         return records
 
     @property
@@ -135,16 +221,19 @@ class Records:
         """Add the steps and the requests that are known."""
         self.unit, self.paused, self.source = known.unit, known.paused, known.run.source
         for done in known.finished:
-            self._add_steps(done)
+            if isinstance(self.steps, StepTable):
+                self.steps.add(done)
+            else:
+                self._add_steps(done, self.steps)
         self._requests |= {one.id: one for one in known.requests}
 
     def forget(self, request: int) -> None:
         """Forget a request."""
         del self._requests[request]
 
-    def _add_steps(self, done: facts.Finished) -> None:
+    def _add_steps(self, done: facts.Finished, steps: list[Step]) -> None:
         for i, number in enumerate(done.number):
-            at, blocked = len(self.steps), done.blocked[i]
+            at, blocked = len(steps), done.blocked[i]
             times: list[Any] = [at, at, at + 1, at + 1]
             if self.unit == "us":
                 times = [done.begin[i], done.launched[i], done.ready[i], done.end[i]]
@@ -153,11 +242,11 @@ class Records:
             step.blocked = (blocked.request, blocked.reason) if blocked else None
             step.skipped, step.is_failed = dict(done.skipped[i]), done.failed[i]
             step.is_after_gap = done.is_after_gap[i]
-            self.steps.append(step)
+            steps.append(step)
 
     def life(self, request: int) -> Life | None:
         """Return what is known of a request; None: the log does not have it."""
-        known = self._requests.get(request)
+        known = self.known.request(request) if self.known else self._requests.get(request)
         if known is None:
             return None
         arrived: Any = known.arrived_at if self.unit == "us" else known.begins_at
@@ -206,21 +295,34 @@ def _work(row: facts.Segment) -> Work:
 
 
 def infer_others_prefill(steps: list[Step]) -> None:
+    """Set what `others_prefill` finds."""
+    took = [step.ready - step.launched for step in steps]
+    decodes, prefills = [one.decodes for one in steps], [one.prefills for one in steps]
+    found = others_prefill(decodes, prefills, [one.is_failed for one in steps], took)
+    for index, value in found:
+        steps[index].others_prefill = value
+
+
+def others_prefill(
+    decodes: Sequence[int], prefills: Sequence[int], failed: Sequence[int], took: Sequence[Any]
+) -> Iterator[tuple[int, Any]]:
     """Compare each step that decodes and prefills with steps nearby that only decode.
 
     The steps to compare with only decode, and their number of decodes is closest to this step's (the
     larger one, if two are equally close): the last three before it and the first three after it. Their
     low median is what the decodes alone would have taken. Without such a step, nothing is inferred.
+    Yields the index of a step, and how much longer it took.
     """
-    alone: dict[int, list[int]] = {}  # number of decodes -> indexes of steps
-    for index, step in enumerate(steps):
-        if step.decodes and not step.prefills and not step.is_failed:
-            alone.setdefault(step.decodes, []).append(index)
-    for index, step in enumerate(steps):
-        if not (step.decodes and step.prefills and alone):
-            continue
-        size = min(alone, key=lambda decodes: (abs(decodes - step.decodes), -decodes))
+    alone: dict[int, array[int]] = {}  # number of decodes -> indexes of steps
+    mixed = array("i")
+    for index, (size, others, is_failed) in enumerate(zip(decodes, prefills, failed, strict=True)):
+        if size and others:
+            mixed.append(index)
+        elif size and not is_failed:
+            alone.setdefault(size, array("i")).append(index)
+    for index in mixed if alone else ():
+        own = decodes[index]
+        size = min(alone, key=lambda decodes: (abs(decodes - own), -decodes))
         at = bisect_left(alone[size], index)
         near = alone[size][max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS]
-        usual = median_low(steps[one].ready - steps[one].launched for one in near)
-        step.others_prefill = max(0, step.ready - step.launched - usual)
+        yield index, max(0, took[index] - median_low(took[one] for one in near))

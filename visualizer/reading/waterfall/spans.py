@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from visualizer.reading.waterfall.causes import FOR_ALL
-from visualizer.reading.waterfall.records import Life, Records, Step, Work
+from visualizer.reading.waterfall.records import Life, Records, Step, StepTable, Work
 
 _Intervals = list[tuple[int, int]]
 
@@ -73,7 +73,7 @@ def _joined(parts: Iterable[Span]) -> list[Span]:
     return spans
 
 
-def _first_tile(steps: list[Step], life: Life) -> int:
+def _first_tile(steps: list[Step] | StepTable, life: Life) -> int:
     """Return the index of the first step that ends after its arrival.
 
     A request may have been sent before a step ended that the log has before its arrival.

@@ -23,7 +23,7 @@ from visualizer.reading.messages import (
     text,
 )
 from visualizer.reading.why.facts import Admission, Facts, Preemption
-from visualizer.reading.why.log_index import LogIndex, RequestSpan
+from visualizer.reading.why.log_index import LogIndex, RequestSpan, index_of
 
 
 def why(log: EventLog, request: int, step: int | None = None) -> str:
@@ -31,7 +31,7 @@ def why(log: EventLog, request: int, step: int | None = None) -> str:
 
     Raises WhyError for a request or a step that is not in the log.
     """
-    log_index = LogIndex.of(log, len(log))
+    log_index = index_of(log)
     span, step = log_index.find(request, step)
     facts = Facts.of(log, request, log_index.steps[step])
     return " ".join(_Answer(log_index, request, step, span, facts).sentences())

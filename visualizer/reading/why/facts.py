@@ -4,7 +4,7 @@
 request's preemption, its admission, and earlier evictions of its prefix.
 """
 
-import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from engine.core.config import EngineConfig
@@ -16,6 +16,8 @@ from visualizer.reading.messages import slot_words, wasted_words
 from visualizer.reading.rows import OutputTokenRow, token_rows
 from visualizer.reading.why.scoring import Unscored
 from visualizer.reading.why.shortfall import Shortfall, shortfall
+
+_AT_ONCE = 1024  # events
 
 
 @dataclass(slots=True)
@@ -107,15 +109,20 @@ class Facts:
 
     @classmethod
     def of(cls, log: EventLog, request: int, at: int) -> "Facts":
-        """Return the facts about `request` in the step whose step_scheduled is event `at` of `log`."""
-        event = log[at]
+        """Return the facts about `request` in the step whose step_scheduled is event `at` of `log`.
+
+        The log is folded from its beginning only if the request is admitted in the step: any earlier
+        eviction may then be the reason why no more of its prompt is cached.
+        """
+        event, first = log[at], log.next_seq - len(log)
         assert isinstance(event, v.StepScheduled)
         facts, lost = cls(State(), event), list[Eviction]()
         tokens, key = list[int](), list[str]()  # what the request is admitted with
         if admitted := _is_admitted(log, request, at):
-            own = log.state(log.next_seq - len(log) + at).requests[request]
+            own = log.state(first + at).requests[request]
             tokens, key = own.tokens, own.extra_key
-        for before in log[: at + 1]:
+        begin, facts.state = (0, State()) if admitted else _begin(log, at)
+        for before in _between(log, begin, at + 1):
             match before:
                 case v.StepStarted():
                     facts.victims, facts.preemption, facts.admission = [], None, None
@@ -130,7 +137,7 @@ class Facts:
                     lost.append(Eviction(agree, facts.state.step, before))
                 case v.EventsMissing():
                     facts.gaps.append(before)
-                case v.StepScheduled() if before is not event:
+                case v.StepScheduled() if facts.state.seq + 1 < first + at:
                     facts.gaps = []
                 case v.Preempted():
                     facts.victims.append(before.request)
@@ -141,8 +148,8 @@ class Facts:
                     facts.admission.scored = request in facts.unscored
             facts.unscored.note(before, facts.state)
             facts.state.apply(before)
-        facts.wasted = wasted_words(facts.state, itertools.islice(log, at + 1, None), request)
-        later = (one for one in itertools.islice(log, at + 1, None))
+        facts.wasted = wasted_words(facts.state, _between(log, at + 1, len(log)), request)
+        later = _between(log, at + 1, len(log))
         ends = (one for one in later if isinstance(one, v.StepFinished))
         facts.draft_error = next(
             (one.draft_error for one in ends if one.step == facts.state.step), ""
@@ -226,6 +233,28 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         if eviction.usable(admission, size) > max(admission.found, admission.agree // size * size):
             admission.lost = eviction
     return admission
+
+
+def _between(log: EventLog, begin: int, end: int) -> Iterator[v.Event]:
+    """Yield log[begin:end], of which a long log has too much for memory."""
+    for at in range(begin, end, _AT_ONCE):
+        yield from log[at : min(end, at + _AT_ONCE)]
+
+
+def _begin(log: EventLog, at: int) -> tuple[int, State]:
+    """Return the index after the step_scheduled before event `at`, and the state there.
+
+    If a prompt has to be scored, an early step may say whether it is, so this is the log's beginning.
+    """
+    at -= 1
+    while at > 0 and not isinstance(log[at], v.StepScheduled):
+        at -= 1
+    if at <= 0:
+        return 0, State()
+    state = log.state(log.next_seq - len(log) + at)
+    if any("prompt_logprobs" in one.sampling for one in state.requests.values()):
+        return 0, State()
+    return at + 1, state
 
 
 def _is_admitted(log: EventLog, request: int, at: int) -> bool:

@@ -8,6 +8,8 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import Routed
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
+from visualizer.indexed.indexed_log import IndexedLog
+from visualizer.indexed.known import known_of
 from visualizer.logs import Select
 from visualizer.reading.why.log_index import LogIndex, WhyError, requests_words
 
@@ -26,8 +28,10 @@ def request_names(log: EventLog | ClusterLog) -> dict[int, str]:
             if isinstance(event, Routed):
                 routed.setdefault(event.request, event.label)
         return unique_names(routed)
+    if isinstance(log, IndexedLog):
+        return unique_names(known_of(log).labels)
     index = LogIndex.of(log.each(v.Keyframe, v.RequestArrived, v.Forked), len(log))
-    return unique_names({request: index.labels[request] for request in index.spans})
+    return unique_names(index.labels)
 
 
 def selected_request(log: EventLog | ClusterLog, select: Select) -> int | None:

@@ -17,7 +17,7 @@ from visualizer.reading.tour.cluster import BECAUSE
 from visualizer.reading.waterfall import Waterfall
 from visualizer.reading.why.answer import why
 from visualizer.reading.why.find import request_named, request_names
-from visualizer.reading.why.log_index import LogIndex, WhyError
+from visualizer.reading.why.log_index import WhyError, index_of
 
 HOPS: dict[c.Hop, str] = {
     "render": "reading its prompt",
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
     def has(self, step: int, *, alive: bool = False) -> bool:
         """Return whether the log has a step, and whether the request was `alive` then."""
-        index = LogIndex.of(self.log, len(self.log))
+        index = index_of(self.log)
         at, span = index.steps.get(step), index.spans.get(self.its_request)
         if at is None or span is None:
             return False

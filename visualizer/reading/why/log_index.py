@@ -1,9 +1,14 @@
 """Find the requests, steps and labels of a log in one pass over the events, without folding."""
 
-from collections.abc import Iterable, Mapping
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
+from visualizer.indexed.indexed_log import IndexedLog
+from visualizer.indexed.known import known_of
 
 _SHOWN = 6  # of the first and the last requests of a log
 
@@ -56,7 +61,7 @@ class LogIndex:
     vocab      number of tokens in the vocabulary; 0 if the log begins later
     """
 
-    steps: dict[int, int] = field(default_factory=dict)
+    steps: Mapping[int, int] = field(default_factory=dict)
     abandoned: set[int] = field(default_factory=set)
     spans: dict[int, RequestSpan] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
@@ -66,7 +71,8 @@ class LogIndex:
     @classmethod
     def of(cls, events: Iterable[v.Event], end: int) -> "LogIndex":
         """Index a log, or some of its events; `end` is the length of the log."""
-        found, step, planned = cls(), 0, True
+        steps = dict[int, int]()
+        found, step, planned = cls(steps), 0, True
         for index, event in enumerate(events):
             match event:
                 case v.RunStarted():
@@ -80,7 +86,7 @@ class LogIndex:
                 case v.StepStarted():
                     step, planned = event.step, False
                 case v.StepScheduled():
-                    found.steps[step], planned = index, True
+                    steps[step], planned = index, True
                 case v.StepFinished() if not planned:
                     found.abandoned.add(step)
                 case v.RequestArrived():
@@ -106,7 +112,7 @@ class LogIndex:
             )
         span, last = self.spans[request], max(self.steps)
         if step is None and span.begin is not None:
-            lived = [number for number, at in self.steps.items() if span.begin < at < span.end]
+            lived = (number for number, at in self.steps.items() if span.begin < at < span.end)
             step = max(lived, default=last)
         step = last if step is None else step
         if step in self.abandoned:
@@ -132,3 +138,55 @@ class LogIndex:
         for sample in range(1, samples):
             self.spans[request + sample] = RequestSpan(None, end, request, sample)
             self.labels[request + sample] = label
+
+
+def index_of(log: EventLog) -> LogIndex:
+    """Return the index of a log. If it is read from its file, what is known there is enough."""
+    if not isinstance(log, IndexedLog):
+        return LogIndex.of(log, len(log))
+    known, first = known_of(log), log.next_seq - len(log)
+    numbers, indexes, found = array("q"), array("q"), LogIndex()
+    for part in known.steps:
+        for number, at, status in zip(part.step, part.scheduled, part.status, strict=True):
+            if at is not None:
+                numbers.append(number)
+                indexes.append(at - first)
+            elif status == "finished":
+                found.abandoned.add(number)
+    found.steps = _Steps(numbers, indexes)
+    run = known.run
+    found.classes = run.classes or None
+    found.vocab = (run.tokenizer or {}).get("vocab_size", 0)
+    for one in known.requests:
+        # The scheduler could see it first in the step `examined`, so it arrived after the one before.
+        after = one.examined if one.forked is None else one.forked[0] + 1
+        at = bisect_left(numbers, after)
+        begin = indexes[at - 1] + 1 if at else 0
+        end = len(log) if one.finished is None else one.finished[3] - first
+        if one.forked is None:
+            found._add(one.id, -1 if one.arrived is None else begin, one.n, one.label, len(log))
+            found.spans[one.id].end = end
+        else:
+            found.spans[one.id] = RequestSpan(begin, end, one.forked[1], one.sample)
+            found.labels[one.id] = one.label
+        found.spans[one.id].reason = one.finished[1] if one.finished else ""
+    return found
+
+
+class _Steps(Mapping[int, int]):
+    """Steps and the indexes of their step_scheduled, both ascending."""
+
+    def __init__(self, numbers: Sequence[int], indexes: Sequence[int]) -> None:
+        self._numbers, self._indexes = numbers, indexes
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __getitem__(self, step: int) -> int:
+        at = bisect_left(self._numbers, step)
+        if at == len(self) or self._numbers[at] != step:
+            raise KeyError(step)
+        return self._indexes[at]

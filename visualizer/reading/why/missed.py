@@ -52,14 +52,14 @@ class _Search:
     def __init__(self, log: EventLog, request: int, names: Mapping[int, str]) -> None:
         self.log, self.id, self.names = log, request, names
         self.state, self.unscored = State(), Unscored()
-        self.prompts = Prompts.of(log)
-        self.own = self.prompts.whole.get(self.prompts.root(request), [])
+        self.prompts = Prompts.of(log, request)
+        self.own = self.prompts.own
         # The last eviction of each block of the prompt, by its index.
         self.evicted: dict[int, tuple[int, _Eviction]] = {}
 
     def answer(self) -> WhyMissed:
         """Fold up to the admission and look at that moment."""
-        root = self.prompts.root(self.id)
+        root = self.prompts.asked
         events = iter(self.log)
         for event in events:
             if isinstance(event, v.Admitted) and event.request == root and not event.resumed:
@@ -79,7 +79,7 @@ class _Search:
         node = state.nodes[event.node]
         if isinstance(event, v.BlockEvicted) and len(node.copies) + len(node.blocks) > 1:
             return  # another copy of the block stays
-        if not self.prompts.finds(self.id, event.node, state):
+        if not self.prompts.finds(event.node, state):
             return
         path = self.prompts.path(event.node, state)
         agree = common_length(path, self.own) // size
@@ -158,7 +158,7 @@ class _Search:
             return "other_key", other, alike
         if not agree:
             return "first", about, agree
-        is_end = about is not None and agree == len(self.prompts.so_far[about])
+        is_end = about is not None and not self.prompts.after(about, agree)[0]
         return "shorter" if is_end else "differs", about, agree
 
     def _computing(self, request: int, end: int) -> int | None:
@@ -177,10 +177,10 @@ class _Search:
         known."""
         if about is None or not isinstance(self.own[at], int):
             return None, None
-        both = self.prompts.texts[request], self.prompts.texts[about]
-        if not all(len(texts) > at and texts[at] for texts in both):
+        texts, (_, other) = self.prompts.texts[request], self.prompts.after(about, at)
+        if not (len(texts) > at and texts[at] and other):
             return None, None
-        return both[0][at], both[1][at]
+        return texts[at], other
 
     def _mark(self, kind: MissKind, lost: _Eviction | None) -> Knowledge:
         facts: list[Fact] = ["cached_tokens", *_FACTS.get(kind, ())]

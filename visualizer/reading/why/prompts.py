@@ -4,6 +4,8 @@ Where token ids are unknown (-1), each token of a block is replaced by the block
 it: hashes cover all tokens before them, so equal hashes mean equal prefixes.
 """
 
+from typing import NamedTuple
+
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
@@ -12,48 +14,66 @@ from engine.core.log.state import ROOT, NodeState, common_length
 Tokens = list[int | str]
 
 
-class Prompts:
-    """Sequences by request id. Feed `note` every event after it was applied.
+class Similar(NamedTuple):
+    """What a request that has ended has in common with the one that is asked about.
 
-    whole    the prompt of each request of the log, as it arrived
-    so_far   prompt and output of each request that has arrived, also after its end
+    agree, number   how many first tokens, and which of all arrivals it was: the later of two is nearer
+    is_longer       whether more tokens follow, and `text`, that of the first of them
+    """
+
+    agree: int
+    number: int
+    request: int
+    is_longer: bool
+    text: str
+
+
+class Prompts:
+    """Sequences by request id, for a question about one of them. Feed `note` every event after it was
+    applied.
+
+    asked    the request; of a sample, the one that it forks off from
+    own      its prompt as it arrives
+    so_far   prompt and output of each request that has arrived and has not ended
     texts    one piece per token of `so_far`
     arrived  the requests that the log has in the queue, from their arrival on
     begun    the requests that were admitted, and samples that forked off
     keys     the adapter and salt of each request that has one of them
     """
 
-    def __init__(self) -> None:
-        self.whole: dict[int, Tokens] = {}
+    def __init__(self, request: int) -> None:
+        self.asked, self.own = request, Tokens()
         self.so_far: dict[int, Tokens] = {}
         self.texts: dict[int, list[str]] = {}
         self.arrived: set[int] = set()
         self.begun: set[int] = set()
         self.keys: dict[int, list[str]] = {}
+        self._arrivals, self._numbers = 0, dict[int, int]()  # which of all arrivals each was
+        self._nearest: dict[bool, Similar] = {}  # of those that have ended, by whether KV is shared
         self._parents: dict[int, int] = {}
         self._node_tokens: dict[int, Tokens] = {}
 
     @classmethod
-    def of(cls, log: EventLog) -> "Prompts":
+    def of(cls, log: EventLog, request: int) -> "Prompts":
         """Return the prompts of a log, before its first event."""
-        prompts, size = cls(), 1
-        for event in log.each(v.RunStarted, v.RequestArrived, v.Forked, v.Keyframe):
+        prompts, size = cls(request), 1
+        for event in log.each(v.RunStarted, v.RequestArrived, v.Keyframe):
             match event:
                 case v.RunStarted():
                     size = event.settings["block_size"]
-                case v.RequestArrived():
-                    prompts.whole[event.request] = _with_hashes(event, size)
-                    prompts.keys[event.request] = event.extra_key
-                    for sample in range(1, event.n):
-                        prompts._parents[event.request + sample] = event.request
-                case v.Forked():
-                    prompts._parents[event.request] = prompts.root(event.parent)
+                case v.RequestArrived() if event.request <= request < event.request + event.n:
+                    prompts.asked, prompts.own = event.request, _with_hashes(event, size)
+                    prompts._set_key(event.request, event.extra_key)
+                    break
                 case v.Keyframe():
                     size = event.state.settings["block_size"]
                     for one in event.state.requests:
-                        prompts.whole[one.id] = [*one.tokens[: one.prompt_length]]
-                        prompts._parents[one.id] = one.root
-                        prompts.keys[one.id] = one.extra_key
+                        if one.id <= request < one.id + max(1, one.num_seqs):
+                            prompts.asked = one.root
+                    for one in event.state.requests:
+                        if one.id == prompts.asked:
+                            prompts.own = [*one.tokens[: one.prompt_length]]
+                            prompts._set_key(one.id, one.extra_key)
         return prompts
 
     def root(self, request: int) -> int:
@@ -67,27 +87,53 @@ class Prompts:
                 self.arrived = {one for one in state.waiting if not state.requests[one].preemptions}
                 self.begun = set(state.requests) - self.arrived
                 for request in state.requests.values():
-                    self.so_far[request.id] = list(request.tokens)
-                    self.texts[request.id] = list(request.texts)
+                    self._add(request.id, list(request.tokens), list(request.texts))
+                    self._parents[request.id] = request.root
+                    self._set_key(request.id, request.extra_key)
             case v.RequestArrived():
                 self.arrived.add(event.request)
-                self.so_far[event.request] = [*self.whole[event.request], *event.output]
-                self.texts[event.request] = list(event.texts)
+                tokens = [*_with_hashes(event, state.block_size), *event.output]
+                self._add(event.request, tokens, list(event.texts))
+                self._set_key(event.request, event.extra_key)
             case v.Admitted():
                 self.begun.add(event.request)
             case v.Forked():
                 self.begun.add(event.request)
-                self.so_far[event.request] = list(self.so_far[event.parent])
-                self.texts[event.request] = list(self.texts[event.parent])
+                self._parents[event.request] = self.root(event.parent)
+                tokens, texts = self.so_far[event.parent], self.texts[event.parent]
+                self._add(event.request, list(tokens), list(texts))
             case v.StepFinished():
                 for row in event.tokens:
                     self.so_far[row.request] += row.ids
                     self.texts[row.request] += row.texts
+            case v.RequestFinished():
+                self._end(event.request)
             case v.BlocksStored() if -1 in state.requests[event.request].tokens:
                 size, tokens = state.block_size, self.so_far[event.request]
                 depth = sum(1 for _ in _above(event.parent, state))
                 for index, node in enumerate(event.nodes, start=depth):
                     self._node_tokens[node] = tokens[index * size : (index + 1) * size]
+
+    def _set_key(self, request: int, key: list[str]) -> None:
+        if key:
+            self.keys[request] = key
+
+    def _add(self, request: int, tokens: Tokens, texts: list[str]) -> None:
+        self._numbers[request] = self._arrivals = self._arrivals + 1
+        self.so_far[request], self.texts[request] = tokens, texts
+
+    def _end(self, request: int) -> None:
+        """Keep of a request only what it has in common with the one that is asked about."""
+        tokens, texts = self.so_far.pop(request), self.texts.pop(request)
+        number = self._numbers.pop(request)
+        if request in self.begun and self.root(request) != self.asked:
+            agree = common_length(tokens, self.own)
+            text = texts[agree] if len(texts) > agree else ""
+            similar = Similar(agree, number, request, len(tokens) > agree, text)
+            shares = self.have_one_key(self.asked, request)
+            if agree:
+                self._nearest[shares] = max(similar, self._nearest.get(shares, similar))
+        self.begun.discard(request)
 
     def of_node(self, node: NodeState) -> Tokens:
         """Return the tokens of a node's edge."""
@@ -98,13 +144,13 @@ class Prompts:
         edges = [self.of_node(state.nodes[one]) for one in _above(node, state)]
         return [token for edge in reversed(edges) for token in edge]
 
-    def finds(self, request: int, node: int, state: State) -> bool:
-        """Return whether a request may find a node: it has the adapter and salt of that prefix."""
-        return state.prefix_key(node) == self.keys.get(self.root(request), [])
+    def finds(self, node: int, state: State) -> bool:
+        """Return whether the request may find a node: it has the adapter and salt of that prefix."""
+        return state.prefix_key(node) == self.keys.get(self.asked, [])
 
     def have_one_key(self, one: int, other: int) -> bool:
         """Return whether two requests may share KV: they have the same adapter and salt."""
-        return self.keys.get(self.root(one)) == self.keys.get(self.root(other))
+        return self.keys.get(self.root(one), []) == self.keys.get(self.root(other), [])
 
     def nearest(
         self, request: int, own: Tokens, *, may_share: bool = True
@@ -115,16 +161,28 @@ class Prompts:
         Only requests that were admitted earlier count, and of those the ones that may share KV with the
         request, or may not.
         """
-        best, length = None, 0
+        best = self._nearest.get(may_share)
+        length, number = (best.agree, best.number) if best else (0, 0)
+        nearest = best.request if best else None
         for other, tokens in self.so_far.items():
             if other not in self.begun or self.root(other) == request:
                 continue
             if self.have_one_key(request, other) != may_share:
                 continue
             agree = common_length(tokens, own)
-            if agree and agree >= length:
-                best, length = other, agree
-        return best, length
+            if agree and (agree, self._numbers[other]) > (length, number):
+                nearest, length, number = other, agree, self._numbers[other]
+        return nearest, length
+
+    def after(self, request: int, agree: int) -> tuple[bool, str]:
+        """Return whether a request that `nearest` found has more tokens than `agree`, and the text of
+        the next one.
+        """
+        if request in self.so_far:
+            texts = self.texts[request]
+            return len(self.so_far[request]) > agree, texts[agree] if len(texts) > agree else ""
+        [ended] = [one for one in self._nearest.values() if one.request == request]
+        return ended.is_longer, ended.text
 
     @staticmethod
     def is_known(tokens: Tokens) -> bool:

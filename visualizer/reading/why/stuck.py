@@ -1,8 +1,9 @@
 """List the queue of one step, with the age and the blocker of each request."""
 
 import html
-from bisect import bisect_left
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,19 +84,23 @@ def stuck(log: EventLog, step: int | None = None) -> Stuck:
 
     Raises WhyError for a step that the log does not have.
     """
-    known = known_of(log, facts.Steps, facts.Request)
-    steps = {
-        number: at for part in known.steps for number, *at in _times(part) if at[0] is not None
-    }
+    known = known_of(log)
+    steps, found = array("q"), None
+    for part in known.steps:
+        for number, *at in _times(part):
+            if at[0] is not None:
+                steps.append(number)
+                if step in (None, number):
+                    found = at
     if not steps:
         raise WhyError("step: the log has no scheduled step, so there is no queue")
-    step = max(steps) if step is None else step
-    if step not in steps:
+    if found is None:
         steps_known = f"its steps are {min(steps)} to {max(steps)}"
         raise WhyError(f"step: {step} is not in this log; {steps_known}")
-    seq, now, end = steps[step]
+    step = steps[-1] if step is None else step
+    seq, now, end = found
     queue = _Queue(known, log.state(seq), log[seq - log.next_seq], end if now is None else now)
-    queue.scheduled = [number for number in sorted(steps) if number <= step]
+    queue.scheduled = steps[: bisect_right(steps, step)]
     return Stuck(step, queue.requests())
 
 
@@ -111,7 +116,7 @@ class _Queue:
     scheduled  the steps that were scheduled up to then
     """
 
-    scheduled: list[int]
+    scheduled: Sequence[int]
 
     def __init__(self, known: Known, state: State, event: v.Event, now: int | None) -> None:
         assert isinstance(event, v.StepScheduled)
