@@ -18,7 +18,7 @@ from tests.visualizer.foreign import foreign
 from tests.visualizer.test_golden_fold import node
 from underglass.commands import app, read_log
 from visualizer import read
-from visualizer.indexed import index_file
+from visualizer.indexed import beside, index_file
 from visualizer.indexed.beside import index_beside, index_of
 from visualizer.indexed.index_file import FOOTER, IndexFile, index_bytes
 from visualizer.indexed.indexed_log import IndexedLog, log_of
@@ -178,6 +178,19 @@ def test_damage_is_named_and_never_shown(tmp_path):
         IndexFile(path)
 
 
+def test_an_index_gives_the_answers_that_the_log_gives(tmp_path):
+    for seed in range(4):
+        log = random_log(seed)
+        (tmp_path / "index").write_bytes(index_bytes(log))
+        saved = read(log_of(IndexFile(tmp_path / "index")))
+        for row in read(log).request_rows:
+            for step in (None, 2, log.state().step // 2):
+                assert saved.why(row.request, step) == read(log).why(row.request, step)
+            assert str(saved.why_slow(row.request)) == str(read(log).why_slow(row.request))
+            assert str(saved.why_missed(row.request)) == str(read(log).why_missed(row.request))
+        assert str(saved.stuck()) == str(read(log).stuck())
+
+
 def test_a_stale_or_damaged_index_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(read_log, "LARGE", 0)
     path = tmp_path / "run.jsonl"
@@ -193,7 +206,11 @@ def test_a_stale_or_damaged_index_is_made_again(tmp_path, monkeypatch):
         assert list(log_of(index)) == list(log)
     index_beside(path).write_bytes(index_beside(path).read_bytes()[:-9])
     assert index_of(path) is None
+    monkeypatch.setattr(beside.os, "access", lambda *_: False)  # the folder cannot be written
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    index_beside(path).unlink()
     assert ask() == str(read(long).regimes)
+    assert index_of(path).path.parent == beside.cache_folder() == tmp_path / "cache/underglass"
     monkeypatch.setattr(index_file, "checksum_of_types", lambda: 0)
     assert index_of(path) is None
 
