@@ -1,6 +1,9 @@
 """Read the log that a command names: a file, standard input or a scenario."""
 
+import atexit
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from visualizer.sources import Reader
 
 LARGE = 20_000_000  # bytes; a command that reads all of a larger log writes its index
+_PACKED = 20  # a gzipped log has at least so many times fewer bytes, if it is long
 
 
 def read_named(
@@ -40,14 +44,16 @@ def read_named(
     try:
         if (scenario := named_scenario(name)) is not None:
             log: EventLog | ClusterLog = scenario.log
-        elif indexed and (index := index_named(name, LARGE)) is not None:
+            return log if text else log_without_text(log)
+        path = _from_input() if name == "-" else Path(name)
+        if indexed and (index := index_named(path, name)) is not None:
             from visualizer.indexed.indexed_log import log_of
 
             log, whole = log_of(index), False  # it was checked when the index was made
             for note in index.directory.damage:
                 _tell_damage(name, note)
         else:
-            with _opened(name) as file:
+            with shown(path, "reading") as file:
                 log = read_source(
                     file,
                     last,
@@ -67,8 +73,8 @@ def _tell_damage(name: str, note: str) -> None:
     tell(f"{name}: a part cannot be read, and answers are without it: {note}")
 
 
-def index_named(name: str, least: int) -> "IndexFile | None":
-    """Return the index of a log, or None if it has none. A log of at least so many bytes gets one.
+def index_named(path: Path, name: str) -> "IndexFile | None":
+    """Return the index of a log, or None if it has none. A long log gets one.
 
     A log that contradicts itself gets none. Raises LogError if the file itself is a damaged index, and
     OSError if the file cannot be read.
@@ -76,15 +82,34 @@ def index_named(name: str, least: int) -> "IndexFile | None":
     from engine.core.log import LogError
     from visualizer.indexed.beside import index_of, make_index
 
-    path = Path(name)
-    if name == "-" or not path.is_file():
+    if not path.is_file():
         return None
     index = index_of(path)
-    if index is None and path.stat().st_size >= least:
+    if index is None and _is_long(path):
         with suppress(LogError, OSError), shown(path, "indexing") as file:
             index = make_index(path, file)
-            tell(f"the index of {name} is {index.path}; it can be deleted at any time")
+            if name != "-":
+                tell(f"the index of {name} is {index.path}; it can be deleted at any time")
     return index
+
+
+def _is_long(path: Path) -> bool:
+    """Return whether a log is large. How many bytes a gzipped one has is only known at its end."""
+    from visualizer.sources.feed import GZIP_MAGIC
+
+    with path.open("rb") as file:
+        is_packed = file.read(2) == GZIP_MAGIC
+    return path.stat().st_size >= (LARGE // _PACKED if is_packed else LARGE)
+
+
+def _from_input() -> Path:
+    """Copy standard input to a file that is removed when the command ends."""
+    folder = tempfile.TemporaryDirectory(prefix="underglass-")
+    atexit.register(folder.cleanup)
+    path = Path(folder.name) / "input.jsonl"
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
 
 
 def reader_of_long(name: str) -> "Reader | None":
@@ -98,25 +123,17 @@ def reader_of_long(name: str) -> "Reader | None":
     from visualizer.sources.limits import CHUNK
 
     path = Path(name)
-    if name == "-" or not path.is_file() or path.stat().st_size < LARGE:
+    if name == "-" or not path.is_file():
         return None
     feed = Feed(READERS)
     try:
+        if not _is_long(path):
+            return None
         with path.open("rb") as file:
             feed.push(file.read(CHUNK))
     except (LogError, OSError):
         return None
     return feed.reader
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
-    """Open a file or standard input. On a terminal, a bar shows the progress of a long read."""
-    if name == "-":
-        yield sys.stdin.buffer
-        return
-    with shown(Path(name), "reading") as file:
-        yield file
 
 
 @contextmanager
