@@ -167,7 +167,7 @@ class Causes:
             self.missed[cause] += size
 
     def _scheduled(self, event: StepScheduled) -> None:
-        step = self._steps[self._number]
+        step = self._steps.setdefault(self._number, _Step())
         step.rows = [(row, self._samples[row.request]) for row in event.rows]
         for row, sample in step.rows:
             end = row.start + row.count - len(row.drafts)
@@ -183,7 +183,7 @@ class Causes:
             waits[event.blocked.reason] += rest
 
     def _finished(self, event: StepFinished) -> None:
-        step = self._steps.pop(event.step)
+        step = self._steps.pop(event.step, None) or _Step()
         start, end = event.t["start"], event.t["end"]
         for cause, requests in step.waits.items():
             self.waited[cause] += requests * max(0, end - max(start, self._end))
