@@ -168,7 +168,8 @@ class Causes:
 
     def _scheduled(self, event: StepScheduled) -> None:
         step = self._steps.setdefault(self._number, _Step())
-        step.rows = [(row, self._samples[row.request]) for row in event.rows]
+        known = self._samples
+        step.rows = [(row, known[row.request]) for row in event.rows if row.request in known]
         for row, sample in step.rows:
             end = row.start + row.count - len(row.drafts)
             self.recomputed += max(0, min(end, sample.lost) - row.start)
