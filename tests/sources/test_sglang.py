@@ -1,6 +1,7 @@
 """What SGLang's own classes have written is read: KV events and forward-pass metrics."""
 
 import gzip
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.parity.recorded_steps import read_recording
 from tests.sources.kv_feed import chains
 from visualizer import read
 from visualizer.reading.summary import summary
+from visualizer.reading.why import why
 from visualizer.sources.frames import write_frame
 from visualizer.sources.sglang_metrics import MetricsTranslator
 
@@ -104,3 +106,12 @@ def test_a_missing_message_is_a_gap() -> None:
     events = [event for line in (lines[0], lines[3]) for event in translator.feed(line)]
     [gap] = [event for event in events if isinstance(event, v.EventsMissing)]
     assert (gap.count, gap.message) == (2, "numbers 1 to 2")
+
+
+def test_a_recording_of_the_scheduler_tells_only_what_it_knows() -> None:
+    log = read_recording(FIXTURES / "sglang_recording.jsonl.gz")
+    assert len(read(log).step_rows) == 243
+    [victim] = [event.request for event in log.of(v.Preempted)]
+    told = " ".join(why(log, victim, step=step) for step in range(1, 244))
+    assert "resumes. It prefills tokens" in told
+    assert not re.search("cached|Of its|needs .* block", told)

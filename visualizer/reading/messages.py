@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from visualizer.reading.durations import duration
-from visualizer.reading.knowledge import half_dot
+from visualizer.reading.knowledge import LogKnowledge, half_dot
 
 if TYPE_CHECKING:
     from visualizer.reading.expert_loads import ExpertLoads
@@ -131,13 +131,21 @@ def preemption_words(
 
 
 def admission_words(
-    found: int, length: int, *, resumed: bool, adopted: tuple[int, str] = (0, "")
+    found: int,
+    length: int,
+    *,
+    resumed: bool,
+    adopted: tuple[int, str] = (0, ""),
+    source: Mapping[str, Any],
 ) -> str:
-    """Say that a request is admitted, and how many of its `length` tokens were cached.
+    """Say that a request is admitted, and how many of its `length` tokens were cached, if it is known.
 
     adopted  how many of these were adopted, and from which replica
+    source   `run_started.source`
     """
     message = MESSAGES["resumed" if resumed else "admitted"]
+    if LogKnowledge(source).lacks("cached_tokens"):
+        return text(message.partition(":")[0], after="")
     return text(message, after="", found=found, length=length) + adopted_words(*adopted)
 
 

@@ -185,7 +185,9 @@ class Story:
         computes = f"; it {row_words(self.after, row)}" if row else ""
         computes += self._in_vain(event.request) if row else ""
         adopted = self.state_at(self.events.index(event)).adopted_prefix(event.node)
-        words = admission_words(found, length, resumed=event.resumed, adopted=adopted)
+        words = admission_words(
+            found, length, resumed=event.resumed, adopted=adopted, source=self.after.source
+        )
         more = (
             moved_words(self.events, event.request, self.after.block_size),
             slot_words(self.events, event.request),

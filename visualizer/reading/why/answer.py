@@ -202,10 +202,11 @@ class _Answer:
         yield f"{self._plain(words)}."
         if self.policy:
             yield f"The policy {self.policy} chose the victim."
-        yield (
-            f"Of its {count(lost.held, 'block')}, other requests keep {lost.shared}, "
-            f"the cache keeps {lost.cached}, and the pool gets back {lost.freed}."
-        )
+        if not LogKnowledge(self.state.source).lacks("block_tables"):
+            yield (
+                f"Of its {count(lost.held, 'block')}, other requests keep {lost.shared}, "
+                f"the cache keeps {lost.cached}, and the pool gets back {lost.freed}."
+            )
         if lost.event.refunded:
             yield f"The step's budget gets back {count(lost.event.refunded, 'token')}."
         front = self.facts.config.scheduler == "vllm"
@@ -218,10 +219,15 @@ class _Answer:
     def _admitted(self, admission: Admission) -> Iterator[str]:
         found, size = admission.found, self.state.block_size
         words = admission_words(
-            found, admission.tokens, resumed=admission.resumed, adopted=admission.adopted
+            found,
+            admission.tokens,
+            resumed=admission.resumed,
+            adopted=admission.adopted,
+            source=self.state.source,
         )
         yield f"{words}."
-        if -1 in self.state.requests[self.id].tokens:
+        unknown = LogKnowledge(self.state.source).lacks("cached_tokens")
+        if unknown or -1 in self.state.requests[self.id].tokens:
             return  # a larger hit cannot be judged without tokens
         if self.facts.config.prefix_cache == "off":
             yield "The prefix cache is off."
