@@ -49,6 +49,7 @@ scheduler_config.max_num_active_seqs scheduler_config.max_num_batched_tokens
 scheduler_config.max_num_scheduled_tokens scheduler_config.max_num_seqs scheduler_config.policy
 scheduler_config.scheduler_reserve_full_isl scheduler_config.watermark
 cache_config.block_size cache_config.enable_prefix_caching cache_config.num_gpu_blocks
+lora_config.max_loras
 """
 LACKING: dict[str, Any] = {
     "scheduler_config.disable_chunked_mm_input": False,
@@ -57,7 +58,6 @@ LACKING: dict[str, Any] = {
     "cache_config.enable_mamba_shared_prefix_checkpoint": False,
     "cache_config.mamba_cache_mode": "none",
     "cache_config.prefix_match_unit": None,
-    "lora_config.max_loras": None,
     "model_config.is_diffusion": False,
     "model_config.is_encoder_decoder": False,
     "model_config.runner_type": "generate",
@@ -267,6 +267,7 @@ class Recorder:
     def _settings(self) -> Line:
         """Return vLLM's settings, under the names that Underglass has for them."""
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
+        lora = getattr(scheduler.vllm_config, "lora_config", None)
         size = self._specs[self._main].block_size
         sizes = {size, self._pool.hash_block_size}
         if len(sizes) != 1 or scheduler.block_size % size:
@@ -274,25 +275,29 @@ class Recorder:
             raise RecordingError(f"allocated, scheduled and hashed blocks differ in size: {sizes}")
         if scheduler.connector is not None:
             raise RecordingError("a KV connector moves blocks that the scheduler does not see")
-        return {
-            "token_budget": scheduler.max_num_scheduled_tokens,
-            "max_batch_size": self._seats,
-            "num_blocks": self._pool.num_gpu_blocks - 1,
-            "block_size": size,
-            "policy": scheduler.policy.value,
-            "chunked_prefill": bool(config.enable_chunked_prefill),
-            "whole_sequence": bool(getattr(scheduler, "scheduler_reserve_full_isl", False)),
-            "prefix_cache": bool(self._pool.enable_caching),
-            "async_scheduling": isinstance(scheduler, AsyncScheduler),
-        } | {
-            name: getattr(config, name)
-            for name in (
-                "watermark",
-                "long_prefill_token_threshold",
-                "long_prefill_token_threshold_adaptive",
-            )
-            if hasattr(config, name)
-        }
+        return (
+            {
+                "token_budget": scheduler.max_num_scheduled_tokens,
+                "max_batch_size": self._seats,
+                "num_blocks": self._pool.num_gpu_blocks - 1,
+                "block_size": size,
+                "policy": scheduler.policy.value,
+                "chunked_prefill": bool(config.enable_chunked_prefill),
+                "whole_sequence": bool(getattr(scheduler, "scheduler_reserve_full_isl", False)),
+                "prefix_cache": bool(self._pool.enable_caching),
+                "async_scheduling": isinstance(scheduler, AsyncScheduler),
+            }
+            | {
+                name: getattr(config, name)
+                for name in (
+                    "watermark",
+                    "long_prefill_token_threshold",
+                    "long_prefill_token_threshold_adaptive",
+                )
+                if hasattr(config, name)
+            }
+            | ({"max_loras": lora.max_loras} if lora else {})
+        )
 
     def watch(self) -> None:
         """Watch two methods of vLLM's memory manager that know what no output says.
@@ -374,6 +379,7 @@ class Recorder:
             max_tokens=request.max_tokens,
             priority=request.priority,
             hashes=_Hashes(list(request.block_hashes)),
+            **_extras(request),
         )
 
     def step_begins(self) -> None:
@@ -914,6 +920,18 @@ def _numbered(path: Path, name: str, number: int) -> Path:
     """Return the path with a name and a number before its suffixes."""
     stem, _, suffixes = path.name.partition(".")
     return path.with_name(f"{stem}.{name}{number}" + (f".{suffixes}" if suffixes else ""))
+
+
+def _extras(request: Any) -> Line:
+    """Return what decides about a request's use of the prefix cache, as far as it has any of it."""
+    adapter = getattr(request, "lora_request", None)
+    salt, params = getattr(request, "cache_salt", None), getattr(request, "sampling_params", None)
+    extras: Line = {"adapter": adapter.lora_name} if adapter else {}
+    if salt:
+        extras["salt"] = _Hashes([salt.encode()])
+    if (scored := getattr(params, "prompt_logprobs", None)) is not None:
+        extras["prompt_logprobs"] = scored
+    return extras
 
 
 def _is_full(spec: Any) -> bool:

@@ -123,6 +123,9 @@ def ask(number: int) -> Any:
         max_tokens=4,
         priority=0,
         block_hashes=[b"secret hash of vLLM"],
+        lora_request=SimpleNamespace(lora_name="poet"),
+        cache_salt="secret salt",
+        sampling_params=SimpleNamespace(prompt_logprobs=0),
     )
 
 
@@ -146,7 +149,10 @@ def test_the_lines_of_a_healthy_recording(recorder, tmp_path, monkeypatch):
         "scheduler_config.of_a_later_release": 7,
         "scheduler_config.prefill_schedule_interval": 4,
     }
-    assert read_source(tmp_path / "run.jsonl")[0].source["others"] == header["others"]
+    started, request, *_ = read_source(tmp_path / "run.jsonl")
+    assert started.source["others"] == header["others"]
+    assert request.extra_key == ["poet", *arrived["salt"]]
+    assert request.sampling == {"prompt_logprobs": 0}
     assert arrived["prompt"] == 3
     assert len(arrived["hashes"][0]) == 16
     assert "secret" not in text

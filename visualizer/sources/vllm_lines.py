@@ -37,6 +37,7 @@ class Settings(msgspec.Struct):
     watermark: float = 0.0
     long_prefill_token_threshold: Count = 0
     long_prefill_token_threshold_adaptive: bool = False
+    max_loras: Count = 4  # the default here; without adapters, nothing depends on it
 
 
 OTHERS = ("num_blocks", "whole_sequence", "prefix_cache")
@@ -242,7 +243,7 @@ class Pieces(msgspec.Struct, tag_field="type", tag="pieces"):
 
 
 class Arrived(msgspec.Struct, tag_field="type", tag="arrived"):
-    """A request joined the queue."""
+    """A request joined the queue. `salt` is a salted hash of its cache salt, if it has one."""
 
     t: Count
     request: Number
@@ -251,6 +252,9 @@ class Arrived(msgspec.Struct, tag_field="type", tag="arrived"):
     max_tokens: Length
     priority: int
     hashes: list[str]
+    adapter: str = ""
+    salt: list[str] = []
+    prompt_logprobs: int | None = None
 
 
 class Step(msgspec.Struct, tag_field="type", tag="step"):

@@ -200,7 +200,8 @@ class VllmTranslator(Translator):
             line.max_tokens,
             1,
             line.priority,
-            {},
+            {} if line.prompt_logprobs is None else {"prompt_logprobs": line.prompt_logprobs},
+            extra_key=[line.adapter, *(line.salt or [""])] if line.adapter or line.salt else [],
             hashes=list(line.hashes) if isinstance(line.prompt, int) else [],
             t={"at": line.t},
         )
