@@ -912,6 +912,11 @@ def _others(config: Any) -> Line:
         scheduler.max_num_batched_tokens,
     ):
         others["scheduler_config.max_num_batched_tokens"] = scheduler.max_num_batched_tokens
+    # Before vLLM 0.31, which has the adaptive form, the limit also held for a request that is alone.
+    limit = "long_prefill_token_threshold"
+    fields = getattr(scheduler, "__dataclass_fields__", {})
+    if getattr(scheduler, limit, 0) and f"{limit}_adaptive" not in fields:
+        others[f"scheduler_config.{limit}"] = f"{getattr(scheduler, limit)}, also for one request"
     simple = (bool, int, float, str, type(None))
     return {name: one if isinstance(one, simple) else str(one) for name, one in others.items()}
 
