@@ -13,9 +13,10 @@ from visualizer.indexed.index_file import IndexFile
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.sources.collector import without_gc
 
-# What a request has in every step or for every token: a long log has too much of it for memory.
+# What a question about all requests does without, because a long log has too much of it for memory.
 LONG = frozenset(
-    "tokens texts hashes token_steps logprobs drafted forced masks segments before".split()
+    "tokens texts hashes token_steps logprobs drafted forced masks segments before "
+    "sampling extra_key admissions".split()
 )
 _Kind = TypeVar("_Kind", bound=Fact)
 
