@@ -37,7 +37,7 @@ from typing import Annotated, Any
 import typer
 from tqdm import tqdm
 
-from benchmarks.chaos.cluster import Cluster, Listed, alone, running
+from benchmarks.chaos.cluster import FAKETIME, Cluster, Listed, alone, running
 from benchmarks.chaos.faults import CLOCKS, KINDS, names_for
 from benchmarks.chaos.injected import SCENES, Few, Measured, as_markdown, check_rows, play
 from benchmarks.chaos.kills import measure
@@ -91,10 +91,11 @@ def main(  # noqa: PLR0917
         save("chaos-table", {"rows": [asdict(one) for one in measured]})
         broken = sum(len(one.violations) for one in measured)
     else:
-        cluster, names = CLUSTERS[kind](directory), names_for(kind)
-        if missing := set(only or ()) - set(names):
-            raise typer.BadParameter(f"not here, or not on a {kind}: {', '.join(missing)}")
-        names = only or names
+        cluster, names = CLUSTERS[kind](directory), only or names_for(kind)
+        if wrong := [name for name in names if kind not in KINDS[name].clusters]:
+            raise typer.BadParameter(f"not on a cluster of kind {kind}: {', '.join(wrong)}")
+        if FAKETIME is None and set(names) & set(CLOCKS):
+            raise typer.BadParameter("clocks jump with libfaketime: apt-get install faketime")
         cluster.jumps = not set(CLOCKS).isdisjoint(names)
         if scenario == "each":
             plans = each(names, seed, POOL)

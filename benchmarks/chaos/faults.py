@@ -4,8 +4,8 @@ A fault strikes at a time and heals some seconds later. Both are drawn before th
 repeats it. Faults of one target follow each other; those of different targets may overlap, but one
 replica is spared in each run, because a cluster without any replica answers nothing.
 
-The wall clock jumps if libfaketime is installed. The monotonic clock jumps, from a process's point of
-view, when it sleeps.
+The wall clock jumps with `--only jump-clock`, if libfaketime is installed. The monotonic clock jumps,
+from a process's point of view, when it sleeps.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.chaos.cluster import CONTROLLER, FAKETIME, GATEWAY, MACHINE
+from benchmarks.chaos.cluster import CONTROLLER, GATEWAY, MACHINE
 
 REPLICA = "replica"
 _BOTH, _LIST, _RAY = ("list", "ray"), ("list",), ("ray",)
@@ -213,13 +213,11 @@ KINDS: dict[str, Kind] = {
 
 
 def names_for(cluster: str) -> list[str]:
-    """Return the faults that a kind of cluster can have on this machine."""
-    missing = CLOCKS if FAKETIME is None else ()
-    if missing and cluster == "list":
-        print(f"Left out: {', '.join(missing)}. Debian: apt-get install faketime")
-    return [
-        name for name, kind in KINDS.items() if cluster in kind.clusters and name not in missing
-    ]
+    """Return the faults that a kind of cluster can have.
+
+    Jumps of clocks are left out unless a run asks for them: libfaketime slows all its servers.
+    """
+    return [name for name, kind in KINDS.items() if cluster in kind.clusters and name not in CLOCKS]
 
 
 def draw(

@@ -429,14 +429,17 @@ class _Decision:
         return self._row.its_request not in self._steps.admitted and not self._row.lost
 
     def _failure(self, claims: Mapping[str, str]) -> c.HopFailed:
-        return next(
+        """Return the failure that a sentence tells; two at the same time may differ in their hop."""
+        found = [
             event
             for event in self._cluster.events
             if isinstance(event, c.HopFailed)
             and event.request == self._event.request
             and _ms(event.t["at"]) == claims["failed"]
             and event.replica == claims.get("where", "")
-        )
+        ]
+        told = (event for event in found if _HOPS[event.hop] == claims.get("hop"))
+        return next(told, found[0])
 
     def _failed(self, _said: str, claims: Mapping[str, str]) -> bool:
         return self._failure(claims) is not None
