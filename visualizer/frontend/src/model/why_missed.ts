@@ -81,6 +81,7 @@ function search(model: Model, id: number): WhyMissed {
   const own = tokensOf(root, root.promptLength, size);
   const { found, step } = admission;
   const { hits = [] } = [...model.eventsIn(admission.seq, admission.seq)][0] as Events["admitted"];
+  const [full = 0] = hits; // the first group, of full attention
   const least = Math.min(...hits);
   const end = found + size;
   const most = Math.floor((own.length - 1) / size) * size;
@@ -106,9 +107,9 @@ function search(model: Model, id: number): WhyMissed {
   else if (state.windowPages && Math.min(cached, most) >= end) {
     kind = "no_window";
     agree = Math.floor(Math.min(cached, most) / size) * size;
-  } else if (least < hits[0]! && found < hits[0]!) {
+  } else if (least < full && found < full) {
     kind = "no_group";
-    agree = hits[0]!;
+    agree = full;
   } else if (computing !== undefined) {
     kind = "computing";
     about = computing;
@@ -142,7 +143,8 @@ function search(model: Model, id: number): WhyMissed {
     size,
     about: isAbout ? about : null,
     agree: isAbout || kind === "no_window" || kind === "no_group" ? agree : found,
-    group: kind === "no_group" ? [state.source.groups![hits.indexOf(least)]!, least] : NO_GROUP,
+    group:
+      kind === "no_group" ? [state.source.groups?.[hits.indexOf(least)] ?? "", least] : NO_GROUP,
     texts: pair[0] && pair[1] ? [pair[0], pair[1]] : null,
     evicted: lost?.event ? lost.step : null,
     neededBy: by < 0 ? null : by,
