@@ -165,7 +165,7 @@ test("preempted: all blocks are released, and the request is first in the queue"
   assert.deepEqual(core(state).free, [5, 4, 3, 2]);
   assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 2, free: 4 });
   assert.equal(node(state, 1).lock_ref, 0);
-  assert.equal(node(state, 1).last, 2);
+  assert.equal(node(state, 1).last, 1);
 });
 
 test("radix_evicted: the leaf's blocks are free, its last block on top last", () => {
@@ -232,7 +232,7 @@ test("prefix_adopted: unlocked nodes, the latest access, and where they come fro
     tokens,
     blocks: [0, 1],
     copies: [],
-    last: 2,
+    last: 1,
     lock_ref: 0,
     extra_key: [],
   };
