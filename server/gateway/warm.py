@@ -157,7 +157,8 @@ def main() -> None:
                 _run(msgspec.json.decode(packet, type=Fork), asking.fileno(), files)
             for file in files:
                 os.close(file)
-            os.write(telling, b"%d\n" % pid)
+            with suppress(BrokenPipeError):  # the process that asked was killed meanwhile
+                os.write(telling, b"%d\n" % pid)
             children[os.pidfd_open(pid)] = pid, telling
 
 
