@@ -19,4 +19,4 @@ def expect_no_violation(page: Page) -> None:
              .map(({ id, help, nodes }) => ({ id, help, nodes: nodes.map(({ html, failureSummary }) =>
                `${html.slice(0, 200)} ${failureSummary}`) }))"""
     )
-    assert not found
+    assert not found, found

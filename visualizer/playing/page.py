@@ -46,7 +46,8 @@ def page_html(question: Question, following: int, runs: Sequence[Ran], error: st
         f'<div class="sides"><div><div data-part="meters">{_meters(question.goals, now, before)}</div>'
         f"{_form(now.settings, before.settings if before else None, len(now.people.all))}"
         f'<p data-part="message" role="alert">{message}</p>'
-        f'<div data-part="runs">{_table(question.goals, runs)}</div></div>'
+        '<div data-part="runs" tabindex="0" role="region" aria-label="Runs so far">'
+        f"{_table(question.goals, runs)}</div></div>"
         f'<div class="run" data-part="run">{_run(question, now, before)}</div></div></div>'
     )
 
