@@ -4,6 +4,7 @@ import logging
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -67,12 +68,12 @@ def spans(
 
 
 def _traces(url: str | None) -> str | None:
-    """Return the address for spans of a receiver whose address has no path."""
-    if url is None or not url.startswith(("http://", "https://")):
-        if url is not None:
-            fail(f"--otlp must begin with http:// or https://, got {url}")
+    """Return the address of a receiver's spans: with OTLP's path, if it has none."""
+    if url is None:
         return None
-    return url if url.count("/") > 2 and not url.endswith("/") else f"{url.rstrip('/')}/v1/traces"
+    if not url.startswith(("http://", "https://")):
+        fail(f"--otlp must begin with http:// or https://, got {url}")
+    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/v1/traces"
 
 
 def _follow(path: Path, runs: "Runs", outbox: "Outbox", exporter: "OTLPSpanExporter") -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
@@ -127,7 +128,7 @@ class _Report:
         )
 
     def _slowest(self) -> Iterator[Block]:
-        times = [one for one, _ in zip(self._waterfall, range(SLOWEST), strict=False) if one.total]
+        times = [one for one in islice(self._waterfall, SLOWEST) if one.total]
         if not times:
             return
         yield Heading(
@@ -194,6 +195,6 @@ def _table(answer: Study, names: dict[str, list[Any]]) -> Table:
     unchanged = " ".join(f"{name}={values[0]}" for name, values in names.items())
     heads, *rows = answer.table()
     kept = [at for at, head in enumerate(heads) if head != unchanged]
-    changed = {f"{name}={values[0]}": "" for name, values in names.items()}
-    words = [" ".join(one for one in heads[at].split() if one not in changed) or "" for at in kept]
-    return Table([[*(words)], *([row[at] for at in kept] for row in rows)])
+    same = unchanged.split()
+    heads = [" ".join(word for word in heads[at].split() if word not in same) for at in kept]
+    return Table([heads, *([row[at] for at in kept] for row in rows)])
