@@ -26,7 +26,7 @@ from engine.core.log.vocabulary import (
 )
 
 # A preempted request waits for its blocks, whatever its place in the queue.
-WAIT_CAUSES = ("preempted", *get_args(WaitingReason))
+WAIT_CAUSES = ("preempted", *get_args(WaitingReason), "unknown")
 MissCause = Literal[
     "never_computed",  # nothing before it had these tokens
     "computing",  # another request was about to compute them
@@ -180,8 +180,7 @@ class Causes:
                 waits[reason] += 1
         waits["preempted"] = len(self._away)
         if rest := len(self._waiting) - waits.total():
-            assert event.blocked is not None
-            waits[event.blocked.reason] += rest
+            waits[event.blocked.reason if event.blocked else "unknown"] += rest
 
     def _finished(self, event: StepFinished) -> None:
         step = self._steps.pop(event.step, None) or _Step()
