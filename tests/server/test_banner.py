@@ -3,7 +3,6 @@
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx
 import pytest
@@ -14,7 +13,6 @@ from server.banner import banner
 from server.core.adapters import ALLOWED
 from server.core.addresses import Address
 from server.core.settings import ServerSettings, Start
-from tests.facts import assert_names
 from tests.server.harness import ForkedServer, get, sse_data
 
 
@@ -72,24 +70,6 @@ def rows(settings: ServerSettings, **start: object) -> dict[str, str]:
     text = banner(settings, URL, EngineConfig(), start_with(**start))
     split = [line.strip().split("  ", 1) for line in text.splitlines() if line.startswith("  ")]
     return {name: text.strip() for name, text in (row for row in split if len(row) == 2)}
-
-
-def test_the_banner_names_what_was_asked_for():
-    plain = rows(ServerSettings(), request_log="off")
-    files = {"trace_file": Path("a.jsonl"), "request_log": "b.jsonl"}
-    told = rows(ServerSettings(), model_dir=Path("/shelf"), **files)
-    assert told.keys() - plain.keys() >= {"more models"}
-    assert_names(told["more models"], f"{URL}/v1/models", "/shelf")
-    assert_names(told["trace file"], "a.jsonl")
-    assert_names(told["request log"], "b.jsonl")
-    assert_names(plain["request log"], "off")
-    for paused in (True, False):
-        text = banner(ServerSettings(), URL, EngineConfig(), start_with(paused=paused))
-        assert ("paused" in text) == paused
-    assert_names(str(plain), EngineConfig().max_kv_tokens, EngineConfig().num_blocks)
-    for field, name in (("drafter", "prompt-lookup"), ("draft_model", "small")):
-        start = start_with(**{field: name}, draft_length=3)
-        assert_names(banner(ServerSettings(), URL, EngineConfig(), start), name, 3)
 
 
 @pytest.mark.parametrize("key", [None, "secret"])

@@ -1,13 +1,11 @@
 """Failures on the server's side: every client learns of them, nothing hangs, the rest goes on."""
 
-import asyncio
 import signal
 from contextlib import suppress
 
 import pytest
 
 from engine.core.log.vocabulary import RequestArrived, RequestFinished
-from server.core.signals import on_signal
 from tests.server.harness import (
     Caller,
     fetch,
@@ -234,24 +232,3 @@ def test_silence_is_filled_with_comments(serve):
         assert received.startswith(b"HTTP/1.1 200 OK")
         assert b"x-underglass-request" in received
         assert b"data:" not in received
-
-
-@pytest.mark.parametrize("loop_has_handlers", [True, False], ids=["posix", "windows"])
-def test_a_signal_calls_the_function_on_the_event_loop(loop_has_handlers, monkeypatch):
-    def not_on_windows(self, number, call):
-        raise NotImplementedError
-
-    async def wait_for_a_signal() -> bool:
-        if not loop_has_handlers:
-            kind = type(asyncio.get_running_loop())
-            monkeypatch.setattr(kind, "add_signal_handler", not_on_windows)
-        came = asyncio.Event()
-        on_signal(signal.SIGTERM, came.set)
-        signal.raise_signal(signal.SIGTERM)
-        return await asyncio.wait_for(came.wait(), 10)
-
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        assert asyncio.run(wait_for_a_signal())
-    finally:
-        signal.signal(signal.SIGTERM, before)

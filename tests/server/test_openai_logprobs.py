@@ -12,7 +12,7 @@ from engine.core.request import TokenScore
 from engine.core.sampling_params import SamplingParams
 from engine.models.loader import BUNDLED
 from engine.models.text.hf_tokenizer import HFTokenizer
-from server.api.openai.completions import CompletionRequest, CompletionSerializer, best_choices
+from server.api.openai.completions import CompletionRequest, CompletionSerializer
 from server.core.commands import Logprobs, OutputDelta, Prompt
 from server.core.request_stream import RequestStream
 from tests.server.harness import post, sse_data
@@ -201,20 +201,6 @@ def test_best_of_returns_the_likeliest_samples_best_first(client):
         expected = [text for _, text in sorted(means, reverse=True)[:2]]
         assert [choice.text for choice in best.choices[2 * prompt : 2 * prompt + 2]] == expected
     assert best.usage.completion_tokens == samples.usage.completion_tokens
-
-
-def test_best_of_does_not_count_the_tokens_that_a_tool_forced():
-    def sample(choice: int, logprobs: list[float], forced: int) -> OutputDelta:
-        count = len(logprobs) + forced
-        told = [False] * len(logprobs) + [True] * forced
-        scores = Logprobs(["x"] * count, logprobs + [0.0] * forced, [[]] * count, told)
-        return OutputDelta(choice, 0, [120] * count, ["x"] * count, scores)
-
-    generation = RequestStream(0, 100, lambda: None)
-    generation.prompts = [Prompt([1], SamplingParams(n=1, best_of=2))]
-    called_a_tool, likelier = sample(0, [-3.0] * 8, forced=4), sample(1, [-2.5] * 4, forced=0)
-    [best] = best_choices(generation, [called_a_tool, likelier])
-    assert best is likelier
 
 
 @pytest.mark.parametrize("count", [None, 0, 2])

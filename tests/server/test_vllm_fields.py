@@ -196,17 +196,6 @@ def test_prompt_logprobs(whole):
         assert set(entry[own]) == {"logprob", "rank", "decoded_token"}
 
 
-def test_prompt_logprobs_are_those_of_echo(url):
-    ask = Caller(url, "completions", stream=False)
-    _, answer = ask.send(
-        max_tokens=1, prompt_logprobs=2, echo=True, logprobs=1, prompt="time a upon"
-    )
-    choice = answer["choices"][0]
-    own = [next(iter(entry.values()))["logprob"] for entry in choice["prompt_logprobs"][1:]]
-    assert own == choice["logprobs"]["token_logprobs"][1 : len(own) + 1]
-    assert max(map(len, choice["logprobs"]["top_logprobs"][1:])) == 2, "the likeliest and its own"
-
-
 def test_prompt_logprobs_need_a_whole_response(streamed, url):
     assert streamed.refused(prompt_logprobs=1) == "prompt_logprobs"
     _, chunks = streamed.send(prompt_logprobs=0, max_tokens=2)  # as in vLLM: accepted, not sent

@@ -227,14 +227,6 @@ def test_lanes_draw_each_span_of_one_step_once():
     assert_names(" ".join(heading(figures.lanes(EventLog()))), "several devices")
 
 
-def test_overlap_marks_wasted_rows():
-    figure = figures.overlap(twelve(extra_tokens=20, async_scheduling=True))
-    wasted = drawn(figure, "wasted")
-    assert len(wasted.x) == sum(len(names.split(", ")) for _, names in wasted.customdata) == 12
-    assert list(wasted.customdata[0]) == [5, "Ada"]
-    assert "wasted" not in [one.name for one in figures.overlap(twelve()).data]
-
-
 def test_a_step_stands_under_the_roof_that_holds_it_back():
     steps = {"decode": (2e9, 2e9, 4e-2), "prefill": (1e12, 2e9, 2.0)}
     figure = figures.roofline(steps, flops_per_s=1e12, bytes_per_s=1e11)
@@ -340,18 +332,6 @@ def served_by(router: str) -> ClusterLog:
     ]
     config = EngineConfig(block_size=8, max_kv_tokens=512)
     return simulate_cluster(workload_of(people), config, cost=Cost(10, 0.2), router=router)
-
-
-def test_each_curve_ends_at_the_routers_hit_rate():
-    logs = {"in turn": served_by("round_robin"), "tree": served_by("prefix_tree")}
-    figure = figures.hits(logs)
-    assert [curve.name for curve in figure.data] == list(logs)
-    for curve, log in zip(figure.data, logs.values(), strict=True):
-        rows = read(log).decision_rows
-        rate = sum(row.cached_tokens for row in rows) / sum(row.prompt_tokens for row in rows)
-        assert curve.y[-1] == pytest.approx(100 * rate)
-        assert len(curve.x) == len(rows) == 12
-        assert_names(figure.layout.title.text, f"{rate:.0%}")
 
 
 def test_one_log_needs_no_name_and_a_log_without_requests_says_so():

@@ -13,12 +13,6 @@ from visualizer.figures.shape import Edge, edges_of
 MOVES = {(0, "a"): 1, (1, "b"): 2, (2, "x"): 3, (2, "y"): 3, (3, "x"): 4, (3, "z"): 4, (4, " "): 5}
 
 
-def test_an_arrow_has_the_text_between_two_choices_and_a_run_of_characters_is_a_range():
-    assert edges_of(MOVES, {5}, 0) == [Edge(0, 5, ("ab[xy][xz]␣",))]
-    moves = {(0, character): 1 for character in "0123456789af"}
-    assert edges_of(moves, {1}, 0) == [Edge(0, 1, ("[0-9af]",))]
-
-
 def test_choices_meeting_points_and_the_current_state_are_drawn():
     moves = {(0, "c"): 1, (0, "d"): 2, (1, "a"): 3, (2, "o"): 3, (3, "."): 4}
     assert edges_of(moves, {4}, 0) == [Edge(0, 3, ("ca", "do")), Edge(3, 4, (".",))]
@@ -42,15 +36,6 @@ def test_the_vocabulary_has_a_cell_for_each_token_and_the_title_counts_the_allow
     assert (cells.z == 0).sum() == 98
     assert "2 of 100 tokens" in drawn.layout.title.text
     assert "t99" in drawn.layout.title.text
-
-
-def test_the_current_state_is_larger_and_accepting_states_have_a_ring():
-    drawn = figures.shape(MOVES, {5}, 2, ["a"], [True])
-    [states] = [trace for trace in drawn.data if trace.name == "states"]
-    by_state = dict(zip([one[0] for one in states.customdata], states.marker.size, strict=True))
-    assert max(by_state, key=by_state.__getitem__) == 2
-    rings = zip([one[0] for one in states.customdata], states.marker.line.width, strict=True)
-    assert {state for state, width in rings if width} == {5}
 
 
 def test_a_shape_with_a_circle_is_an_error_that_names_the_fix():
