@@ -27,6 +27,7 @@ def test_every_metric_exists(url):
     served = {sample.name for family in families for sample in family.samples}
     asked = {name for query in QUERIES for name in re.findall(r"\w+:\w+", query)}
     assert len(QUERIES) > 20 and asked <= served
+    assert all(panel["options"]["legend"]["showLegend"] for panel in BOARD["panels"])
 
 
 @pytest.fixture
