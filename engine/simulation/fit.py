@@ -28,9 +28,10 @@ from operator import mul
 from statistics import fmean, median
 
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import RunStarted, StepFinished, StepScheduled, StepStarted
+from engine.core.log.vocabulary import StepFinished, StepScheduled, StepStarted
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
 from engine.simulation.least_squares import non_negative_least_squares
+from engine.simulation.log_part import started_of
 from engine.simulation.quantile import quantile
 
 INTERRUPTED = 3.0  # times the expected duration
@@ -222,8 +223,8 @@ def _steps(log: EventLog) -> tuple[list[Work], _Floats, _Floats]:
 
 
 def _is_async(log: EventLog) -> bool:
-    started = log[0] if len(log) else None
-    return isinstance(started, RunStarted) and bool(started.settings.get("async_scheduling"))
+    started = started_of(log)
+    return started is not None and bool(started.settings.get("async_scheduling"))
 
 
 def _columns(work: Sequence[Work]) -> list[_Floats]:

@@ -4,12 +4,13 @@ The instants of a log can be mapped to other times first, for example to those t
 predicts (`HeldBack.predicted_at`): that shows what the model's error does to each measure.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.latencies import Latencies
+from engine.simulation.log_part import started_of
 from engine.simulation.quantile import quantile
 
 US_PER_S = 1_000_000
@@ -27,10 +28,18 @@ class Measure(NamedTuple):
     is_time: bool
 
 
-def measures(log: EventLog, at: Callable[[float], float] = float) -> list[Measure]:
+def measures(
+    log: EventLog,
+    at: Callable[[float], float] = float,
+    *,
+    without: Collection[int] = (),
+    cut: Collection[int] = (),
+) -> list[Measure]:
     """Return the measures of a run; a value is None if no request has it.
 
-    `at` maps the log's instants, in us, to those that count.
+    at       maps the log's instants, in us, to those that count
+    without  requests whose latencies and hits do not count, because they arrived before the recording
+    cut      requests whose ends do not count, because they came after the recording
     """
     latencies = Latencies(at)
     ttft, itl = list[float | None](), list[float | None]()
@@ -43,9 +52,9 @@ def measures(log: EventLog, at: Callable[[float], float] = float) -> list[Measur
     for event in log:
         latencies.note(event)
         match event:
-            case v.RequestArrived():
+            case v.RequestArrived() if event.request not in without:
                 prompts[event.request] = len(event.prompt)
-            case v.Admitted():
+            case v.Admitted() if event.request in prompts:
                 admitted.setdefault(event.request, len(event.blocks))
             case v.Preempted():
                 preemptions += 1
@@ -57,11 +66,16 @@ def measures(log: EventLog, at: Callable[[float], float] = float) -> list[Measur
                 for row in event.tokens:
                     output += len(row.ids)
                     now = event.t["end"]
+                    gaps = latencies.gaps(row, now)
+                    if row.request in without:
+                        continue
                     if row.request not in e2e:
                         ttft.append(latencies.since_arrival(row.request, now))
-                    itl += latencies.gaps(row, now)
+                    itl += gaps
                     e2e[row.request] = latencies.e2e(row.request, now)
-            case v.RequestFinished() if event.reason in ("stop", "length"):
+            case v.RequestFinished() if (
+                event.reason in ("stop", "length") and event.request not in cut
+            ):
                 ended.append(event.request)
     asked = sum(prompts[request] for request in admitted)
     cached = sum(admitted.values()) * _block_size(log)
@@ -88,5 +102,5 @@ def percentiles(name: str, found: Iterable[float | None]) -> dict[str, float | N
 
 
 def _block_size(log: EventLog) -> int:
-    started = log[0]
-    return int(started.settings["block_size"]) if isinstance(started, v.RunStarted) else 0
+    started = started_of(log)
+    return int(started.settings["block_size"]) if started else 0

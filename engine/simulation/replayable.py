@@ -20,6 +20,7 @@ import msgspec
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.facts import Fact, knowledge
+from engine.simulation.log_part import LogPart, started_of
 from engine.simulation.sharing import Sharing
 from engine.simulation.unknown_tokens import UNKNOWN
 
@@ -33,30 +34,38 @@ def replayable(log: EventLog) -> EventLog:
     Each output ends as it did, after as many tokens. A request that had not ended when the recording
     stopped ends there. Raises ValueError for a log that knows neither arrivals nor what steps computed.
     """
-    started = log[0] if len(log) else None
-    if not isinstance(started, v.RunStarted) or (not started.source and not has_unknown(log)):
+    started = started_of(log)
+    if started is None:
+        return log
+    if not (started.source or isinstance(log, LogPart) or has_unknown(log)):
         return log
     for fact in _NEEDED:
         if knowledge(started.source, fact) == "unknown":
             raise ValueError(f"the log does not know its {fact}, so it cannot be replayed")
-    inputs = EventLog()
-    for event in _Inventor(log, started).events():
-        inputs.append(event)
-    return inputs
+    inventor = _Inventor(log, started)
+    events, header = list(inventor.events()), inventor.header()
+    if isinstance(log, LogPart):
+        return LogPart.after(header, events)
+    return EventLog.from_events([header, *events[1:]])
 
 
 def has_unknown(log: EventLog) -> bool:
     """Return whether any token id of a prompt or an output is unknown."""
-    started = log[0]
-    if isinstance(started, v.RunStarted) and started.tokenizer.get("trace_text") == "off":
+    started = started_of(log)
+    if started is not None and started.tokenizer.get("trace_text") == "off":
         return True
-    return any(
-        UNKNOWN in event.tokens
-        if isinstance(event, v.RequestArrived)
-        else any(UNKNOWN in row.ids for row in event.tokens)
-        for event in log
-        if isinstance(event, v.RequestArrived | v.StepFinished)
-    )
+    return any(UNKNOWN in ids for event in log for ids in _ids(event))
+
+
+def _ids(event: v.Event) -> Iterator[list[int]]:
+    """Yield the token ids of an event, of its prompts and outputs."""
+    match event:
+        case v.Keyframe():
+            yield from (one.tokens for one in event.state.requests)
+        case v.RequestArrived():
+            yield event.tokens
+        case v.StepFinished():
+            yield from (row.ids for row in event.tokens)
 
 
 def replayed_steps(log: EventLog) -> dict[int, int]:
@@ -65,8 +74,8 @@ def replayed_steps(log: EventLog) -> dict[int, int]:
     Steps of another engine that decide nothing are left out: vLLM also calls its scheduler when nothing
     can run. Asynchronous steps may wait for a token.
     """
-    started = log[0]
-    assert isinstance(started, v.RunStarted)
+    started = started_of(log)
+    assert started is not None
     keeps_all = not started.source or bool(started.settings.get("async_scheduling"))
     step, at, numbers = 0, 0, dict[int, int]()
     for index, event in enumerate(log):
@@ -81,7 +90,7 @@ class _Inventor:
     """Replaces the tokens of a log."""
 
     def __init__(self, log: EventLog, started: v.RunStarted) -> None:
-        self._log = log
+        self._log, self._started = log, started
         self._invents = has_unknown(log)
         self._ends = {event.request: event.reason for event in log.of(v.RequestFinished)}
         self._outputs: defaultdict[int, int] = defaultdict(int)  # request -> output tokens
@@ -90,6 +99,8 @@ class _Inventor:
                 self._outputs[row.request] += len(row.ids)
         # with what another replica generated
         self._prompts = {event.request: len(event.tokens) for event in log.of(v.RequestArrived)}
+        for first in log.of(v.Keyframe):
+            self._prompts |= {one.id: len(one.tokens) for one in first.state.requests}
         for fork in log.of(v.Forked):
             self._prompts[fork.request] = self._prompts[fork.parent]
         self._size = int(started.settings["block_size"])
@@ -109,8 +120,8 @@ class _Inventor:
                 case v.StepStarted():
                     if event.step in numbers:
                         yield v.StepStarted(numbers[event.step])
-                case v.RunStarted():
-                    yield msgspec.structs.replace(event, tokenizer=self._tokenizer(event))
+                case v.Keyframe():
+                    yield self._keyframe(event)
                 case v.RequestArrived():
                     yield self._arrival(event)
                 case v.StepFinished():
@@ -127,29 +138,64 @@ class _Inventor:
                 case _:
                     yield event
 
-    def _tokenizer(self, started: v.RunStarted) -> dict[str, Any]:
-        largest = max(
-            (max(one.tokens, default=0) for one in self._log.of(v.RequestArrived)), default=0
-        )
-        size = max(self._shared.next_token, largest + 1, started.tokenizer.get("vocab_size", 0))
-        return {"name": "invented tokens", "vocab_size": size, "eos_ids": [_END]}
+    def header(self) -> v.RunStarted:
+        """Return the beginning of the run with the tokenizer of the invented tokens."""
+        largest = max((max(ids, default=0) for one in self._log for ids in _ids(one)), default=0)
+        known = self._started.tokenizer.get("vocab_size", 0)
+        size = max(self._shared.next_token, largest + 1, known)
+        tokenizer = {"name": "invented tokens", "vocab_size": size, "eos_ids": [_END]}
+        return msgspec.structs.replace(self._started, tokenizer=tokenizer)
+
+    def _keyframe(self, event: v.Keyframe) -> v.Keyframe:
+        """Return the beginning of a part: its live requests end as they did, too."""
+        state = event.state
+        requests = [
+            msgspec.structs.replace(
+                one,
+                tokens=self._tokens(one.id, one.tokens),
+                sampling=self._sampling(
+                    one.id, one.sampling, one.max_tokens, len(one.tokens) - one.prompt_length
+                ),
+            )
+            for one in state.requests
+        ]
+        nodes = state.nodes
+        if self._invents:
+            nodes = [
+                msgspec.structs.replace(one, tokens=self._shared.cached_tokens(one))
+                for one in nodes
+            ]
+        state = msgspec.structs.replace(state, requests=requests, nodes=nodes, step=0)
+        return msgspec.structs.replace(event, state=state)
+
+    def _tokens(self, request: int, tokens: list[int]) -> list[int]:
+        if not self._invents:
+            return tokens
+        return [self._shared.token(request, at) for at in range(len(tokens))]
+
+    def _sampling(
+        self, request: int, sampling: dict[str, Any], most: int, had: int, samples: int = 1
+    ) -> dict[str, Any]:
+        """Return parameters with which an output ends as it did; at the beginning it `had` tokens."""
+        if samples == 1 and self._ends.get(request, "length") == "length":
+            most = had + self._outputs[request]
+        kept = {name: sampling[name] for name in _KEPT if name in sampling}
+        return kept | {"max_tokens": max(1, most)}
 
     def _arrival(self, event: v.RequestArrived) -> v.RequestArrived:
         """Return the arrival with a limit at which the output ends as it did."""
-        request, most = event.request, max(1, event.max_tokens)
-        if event.n == 1 and self._ends.get(request, "length") == "length":
-            most = max(1, len(event.output) + self._outputs[request])
-        kept = {name: event.sampling[name] for name in _KEPT if name in event.sampling}
-        tokens, prompt = event.tokens, len(event.prompt)
-        if self._invents:
-            tokens = [self._shared.token(request, at) for at in range(len(tokens))]
+        request, prompt = event.request, len(event.prompt)
+        tokens = self._tokens(request, event.tokens)
+        sampling = self._sampling(
+            request, event.sampling, event.max_tokens, len(event.output), event.n
+        )
         return msgspec.structs.replace(
             event,
             prompt=tokens[:prompt],
             output=tokens[prompt:],
             texts=[""] * len(tokens),
-            max_tokens=most,
-            sampling=kept | {"max_tokens": most},
+            max_tokens=sampling["max_tokens"],
+            sampling=sampling,
         )
 
     def _output(self, row: v.TokenRow, first: int) -> list[int]:

@@ -21,6 +21,7 @@ class Sharing:
         self._of_block: dict[int, int] = {}  # physical block -> content, once it is cached
         self._of_node: dict[int, int] = {}  # node of the hash cache -> content
         self._depth = {0: 0}  # of a node of the hash cache, in blocks
+        self._first: dict[int, list[int]] = {}  # node in the cache when the log began -> contents
         self._cached = defaultdict[int, int](int)  # request -> blocks in the radix tree
         self._prompt_tokens: dict[int, int] = {}
         # content -> how many of its first tokens are those of another content, and which one
@@ -46,6 +47,8 @@ class Sharing:
     def note(self, event: v.Event) -> None:
         """Note what an event says about equal blocks."""
         match event:
+            case v.Keyframe():
+                self._begin(event)
             case v.RequestArrived():
                 self._prompt_tokens[event.request] = len(event.tokens)
             case v.Admitted():
@@ -70,6 +73,32 @@ class Sharing:
             case v.Forked():
                 self._fork(event.parent, event.request)
 
+    def cached_tokens(self, node: v.NodeRecord) -> list[int]:
+        """Return the tokens of a node's blocks, which were in the cache when the log began."""
+        contents = map(self._find, self._first[node.id])
+        return [_FIRST + one * self._size + at for one in contents for at in range(self._size)]
+
+    def _begin(self, keyframe: v.Keyframe) -> None:
+        """Note the cached blocks of a log that begins in the middle, and its requests."""
+        state = keyframe.state
+        nodes = {one.id: one for one in state.nodes}
+        for node in nodes.values():
+            contents = [self._new() for _ in range(len(node.tokens) // self._size)]
+            self._first[node.id] = contents
+            self._of_block |= zip(node.blocks, contents, strict=False)
+            if len(contents) == 1:  # with the hash cache, always
+                self._of_node[node.id] = contents[0]
+                self._of_block |= dict.fromkeys(node.copies, contents[0])
+        for node in nodes.values():
+            depth, at = 0, node
+            while at.parent in nodes:
+                depth, at = depth + len(self._first[at.id]), nodes[at.parent]
+            self._depth[node.id] = depth
+        for one in state.requests:
+            self._prompt_tokens[one.id] = one.prompt_length
+            self._cached[one.id] = self._depth[one.last_node]
+            self._equal(one.id, 0, one.block_table)
+
     def _equal(self, request: int, first: int, blocks: list[int]) -> None:
         for index, block in enumerate(blocks, first):
             if block in self._of_block:  # else a message is missing
@@ -88,9 +117,12 @@ class Sharing:
     def _content(self, request: int, index: int) -> int:
         contents = self._contents[request]
         while len(contents) <= index:
-            contents.append(len(self._same))
-            self._same.append(contents[-1])
+            contents.append(self._new())
         return contents[index]
+
+    def _new(self) -> int:
+        self._same.append(len(self._same))
+        return self._same[-1]
 
     def _find(self, content: int) -> int:
         while self._same[content] != content:

@@ -128,6 +128,7 @@ class ReplayEngine(Engine):
 
     def apply_arrival(self, one: Arrival, submitted_at: int | None) -> Request:
         """Submit a request with its answers. Raises RequestError if it can never be served."""
+        self._next_id = one.request or self._next_id
         if one.extra_key and (key := one.extra_key[0]):
             self.adapters.add_as_logged(key)
         for sample, answer in one.answers.items():

@@ -12,8 +12,9 @@ A replay predicts. How far can it be trusted? Each number comes with two answers
 A change that is smaller than either is marked with "~": it may be an error of the model.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -21,6 +22,7 @@ from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.fit import HeldBack, fit, held_back
+from engine.simulation.log_part import outer_requests, started_of
 from engine.simulation.measures import Measure, measures
 from engine.simulation.replayable import has_unknown
 from engine.simulation.reproduced import Reproduced, reproduced
@@ -119,11 +121,18 @@ class Study:
         ]
 
 
-def study(log: EventLog, settings: Mapping[str, Sequence[Any]], *, pinned: str = "time") -> Study:
+def study(
+    log: EventLog,
+    settings: Mapping[str, Sequence[Any]],
+    *,
+    pinned: str = "time",
+    told: Callable[[int], None] = lambda _runs: None,
+) -> Study:
     """Replay a log's arrivals unchanged and with every combination of some settings.
 
     settings  name -> values, as for `what_if`
     pinned    "time": requests arrive at the recorded times; "step": before the recorded steps
+    told      is called after each replay with the number of those that are left
 
     Raises what `what_if` raises, and ConfigError for more than 24 combinations.
     """
@@ -132,8 +141,11 @@ def study(log: EventLog, settings: Mapping[str, Sequence[Any]], *, pinned: str =
         raise ConfigError(
             f"a sweep has 1 to {MAX_RUNS} runs, and these settings give {len(combinations)}"
         )
-    replayed = what_if(log, pinned=pinned)
-    changed = {_words(one): what_if(log, pinned=pinned, **one) for one in combinations}
+    replayed, changed = what_if(log, pinned=pinned), dict[str, EventLog]()
+    for left, one in zip(range(len(combinations), 0, -1), combinations, strict=True):
+        told(left)
+        changed[_words(one)] = what_if(log, pinned=pinned, **one)
+    told(0)
     by_step = replayed if pinned == "step" else what_if(log, pinned="step", cost=fit(log).cost)
     error = held_back(log)
     return Study(
@@ -150,12 +162,15 @@ def study(log: EventLog, settings: Mapping[str, Sequence[Any]], *, pinned: str =
 def _rows(
     log: EventLog, replayed: EventLog, changed: list[EventLog], error: HeldBack | None
 ) -> list[Row]:
-    predicted = measures(log, error.predicted_at) if error else [None] * len(measures(log))
-    runs = [measures(run) for run in changed]
+    before, after = outer_requests(log)
+    measured = partial(measures, without=before, cut=after)
+    recorded = measured(log)
+    predicted = measured(log, error.predicted_at) if error else [None] * len(recorded)
+    runs = [measured(run) for run in changed]
     return [
         _row(one, held, again, [run[at] for run in runs])
         for at, (one, held, again) in enumerate(
-            zip(measures(log), predicted, measures(replayed), strict=True)
+            zip(recorded, predicted, measured(replayed), strict=True)
         )
     ]
 
@@ -186,13 +201,19 @@ def _relative(value: float | None, base: float | None) -> float | None:
 
 
 def _notes(log: EventLog, pinned: str) -> list[str]:
-    started = log[0]
-    assert isinstance(started, v.RunStarted)
+    started = started_of(log)
+    assert started is not None
     arrive = "at the recorded times" if pinned == "time" else "before the recorded steps"
     notes = [
         f"Recorded: arrivals, lengths and settings. Simulated: all decisions and times of a replay; "
         f"requests arrive {arrive}."
     ]
+    if isinstance(first := log[0], v.Keyframe):
+        notes.append(
+            f"This is a part of the run, from step {first.state.step + 1:,} on. Its "
+            f"{_count(len(first.state.requests), 'request')} from before are replayed from there, with "
+            "the prefixes that were cached, but are not in the latencies and the hit rate."
+        )
     if has_unknown(log):
         notes.append(
             "Inferred: which prompts share a prefix, from cached blocks that the log shows as equal."

@@ -34,6 +34,9 @@ def _masked(event: v.Event) -> v.Event:
             prompt, output = ([UNKNOWN] * len(ids) for ids in (event.prompt, event.output))
             texts = [""] * len(event.tokens)
             return msgspec.structs.replace(event, prompt=prompt, output=output, texts=texts)
+        case v.PrefixAdopted(tokens=ids):
+            unknown, texts = [UNKNOWN] * len(ids), [""] * len(ids)
+            return msgspec.structs.replace(event, tokens=unknown, texts=texts)
         case v.StepFinished():
             return msgspec.structs.replace(event, tokens=[_unknown(row) for row in event.tokens])
     return event
@@ -70,17 +73,20 @@ class _Nodes:
             case v.RequestFinished():
                 self._tokens.pop(event.request, None)
             case v.BlocksStored():
-                return self._stored(event)
+                begin = self._depth[self._numbers[event.parent]] * self._size
+                return self._stored(event, self._tokens[event.request][begin:])
+            case v.PrefixAdopted():
+                return self._stored(event, event.tokens)
             case v.Admitted() | v.BlockEvicted() | v.BlockWithdrawn() | v.PrefixHeld():
                 return msgspec.structs.replace(event, node=self._numbers[event.node])
         return event
 
-    def _stored(self, event: v.BlocksStored) -> v.BlocksStored:
+    def _stored(self, event: v.BlocksStored | v.PrefixAdopted, tokens: list[int]) -> v.Event:
+        """Return the event with the numbers that its nodes get. `tokens` begin at its first block."""
         parent = above = self._numbers[event.parent]
-        tokens, numbers = self._tokens[event.request], list[int]()
-        for node in event.nodes:
-            begin = self._depth[above] * self._size
-            key = above, tuple(tokens[begin : begin + self._size])
+        numbers = list[int]()
+        for index, node in enumerate(event.nodes):
+            key = above, tuple(tokens[index * self._size : (index + 1) * self._size])
             number = node if UNKNOWN in key[1] else self._known.setdefault(key, node)
             self._numbers[node] = number
             self._depth[number] = self._depth[above] + 1

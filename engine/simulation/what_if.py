@@ -25,6 +25,7 @@ from engine.core.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
 from engine.simulation.facts import Fact, Knowledge, simulated_facts
 from engine.simulation.fit import FEWEST_STEPS, HeldBack, finished_steps, fit, held_back
+from engine.simulation.log_part import started_of
 from engine.simulation.replayable import replayable
 from engine.simulation.simulate import simulate
 from engine.simulation.unknown_tokens import with_unknown_tokens
@@ -50,11 +51,12 @@ def what_if(
 
     Raises ConfigError for an unknown setting or value, for a missing part, and if a request of the log
     would be rejected; ValueError for a log whose beginning was dropped, or that does not know arrivals.
+    A part of a long log is a `LogPart`.
     """
     inputs = replayable(log)
     workload = Workload.from_log(inputs, pinned)
-    started = log[0]
-    assert isinstance(started, RunStarted)
+    started = started_of(log)
+    assert started is not None
     parts = {
         name: changes.pop(name)
         for name in DECIDING_PARTS
@@ -78,8 +80,8 @@ def what_if(
 
 def fit_entry(log: EventLog, model: Cost, pinned: str) -> dict[str, Any]:
     """Return what the header of a replay says of the prices that were fitted to a log."""
-    started = log[0]
-    assert isinstance(started, RunStarted)
+    started = started_of(log)
+    assert started is not None
     return {
         "unix_us": started.t.get("unix_us"),
         "pinned": pinned,

@@ -18,11 +18,13 @@ import msgspec
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
+from engine.core.log.state import ROOT
 from engine.core.sampling_params import SamplingParams
 from engine.extensions.kv_transfer import ADOPTING
 from engine.extensions.prefix_keys import keyed
 from engine.extensions.resumption import Begun
 from engine.simulation.cost_runner import US_PER_MS
+from engine.simulation.log_part import started_of
 
 ArrivalProcess = Callable[[random.Random, int], list[float]]  # -> arrival times in ms
 Length = Callable[[random.Random], int]  # -> tokens
@@ -57,7 +59,7 @@ class Arrival(Input):
     """A request. `answers` has an entry per sample; a sample without one runs to max_tokens.
 
     `extra_key` is (adapter, digest of the cache salt); see `engine/extensions/prefix_keys.py`. `begun`
-    is the output that another replica had generated.
+    is the output that another replica had generated. `request` is its id; 0 means the next one.
     """
 
     prompt: list[int] = field(default_factory=list)
@@ -68,6 +70,7 @@ class Arrival(Input):
     answers: dict[int, Answer] = field(default_factory=dict)
     extra_key: tuple[str, ...] = ()
     begun: Begun | None = None
+    request: int = 0
 
     @property
     def keyed_prompt(self) -> list[int]:
@@ -124,15 +127,15 @@ class Workload:
         """Extract the inputs of a log, each pinned to its "step" or its "time".
 
         A request that ended in an error counts as aborted. Raises ValueError for a log whose beginning
-        was dropped, because its first arrivals are missing, and for one without token ids.
+        was dropped, because its first arrivals are missing (not in a `LogPart`), and for one without
+        token ids.
         """
         if pinned not in ("step", "time"):
             raise ValueError(f'pinned must be "step" or "time", got {pinned!r}')
-        if not len(log) or not isinstance(log[0], v.RunStarted):
+        if (started := started_of(log)) is None:
             raise ValueError(
                 "the log does not begin with run_started: its first arrivals are missing"
             )
-        started: v.RunStarted = log[0]
         if started.tokenizer.get("trace_text") == "off":
             raise ValueError(
                 "the log has no token ids, so it cannot be replayed: record it with --trace-text on"
@@ -273,13 +276,18 @@ def _inputs(log: EventLog) -> Iterable[Input]:
     """Yield the inputs in order, each with the step that it came before."""
     answers = answers_of(log)
     step, now = 0, 0.0
-    clearing = False
+    clearing = is_part = False
     state, own_holds = State(), set[int]()  # holds of the engine itself, while it adopts a prefix
     has_prefixes = any(isinstance(event, v.PrefixHeld | v.PrefixAdopted) for event in log)
     for event in log:
         if has_prefixes:
             state.apply(event)
         match event:
+            case v.Keyframe():
+                is_part, step = True, event.state.step
+                finished = next(log.each(v.StepFinished), None)
+                now = finished.t.get("start", 0) / US_PER_MS if finished else 0.0
+                yield from _earlier(event, answers, step + 1, now)
             case v.StepStarted():
                 step = event.step
             case v.StepFinished():
@@ -287,7 +295,9 @@ def _inputs(log: EventLog) -> Iterable[Input]:
             case v.RequestArrived():
                 at_ms = event.t.get("at", 0) / US_PER_MS
                 now = max(now, at_ms)
-                yield arrival_of(event, answers, at_ms, step + 1)
+                arrival = arrival_of(event, answers, at_ms, step + 1)
+                arrival.request = event.request if is_part else 0
+                yield arrival
             case v.RequestFinished() if event.reason in ("abort", "error"):
                 yield Abort(step=step + 1, at_ms=now, request=event.request)
             case v.RadixEvicted() | v.BlockEvicted() if event.reason == "cleared" and not clearing:
@@ -306,6 +316,53 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                 tokens, texts = state.prefix_tokens(end), state.prefix_texts(end)
                 yield Adopt(step + 1, now, tokens, texts, event.source)
         clearing = isinstance(event, v.RadixEvicted | v.BlockEvicted) and event.reason == "cleared"
+
+
+def _earlier(
+    keyframe: v.Keyframe, answers: dict[int, Answer], step: int, at_ms: float
+) -> Iterable[Input]:
+    """Yield the inputs that lead to the state in which a part of a run begins.
+
+    First come the cached prefixes, from the one used longest ago to the latest, adopted as if another
+    replica had computed them, and then the requests. Those that were running find nearly all of their
+    tokens in the cache, and are admitted again by the first step.
+
+    Differs from the recorded state: of a block that is cached twice, one copy is there; and without a
+    prefix cache, the first steps compute the running requests again.
+    """
+    state = State()
+    state.apply(keyframe)
+    leaves = [one for one in state.nodes.values() if one.id != ROOT and not one.children]
+    used = {block: at for at, block in enumerate(state.queue)}  # the hash cache's evictable blocks
+    for leaf in sorted(
+        leaves,
+        key=lambda one: (one.last, max((used.get(b, len(used)) for b in one.blocks), default=0)),
+    ):
+        tokens = keyed(state.prefix_tokens(leaf.id), tuple(state.prefix_key(leaf.id)))
+        yield Adopt(step, at_ms, tokens, state.prefix_texts(leaf.id), "the run before")
+    for hold in state.holds.values():
+        held = keyed(state.prefix_tokens(hold.last_node), tuple(state.prefix_key(hold.last_node)))
+        yield Hold(step, at_ms, hold=hold.id, tokens=held, label=hold.label)
+    live = [state.requests[one] for one in (*state.running, *state.waiting)]
+    # A request with output joins the front of the queue, so the first of them has to come last.
+    begun = [one for one in live if len(one.tokens) > one.prompt_length]
+    for one in (*(one for one in live if one not in begun), *reversed(begun)):
+        prompt, samples = one.tokens[: one.prompt_length], range(one.num_seqs)
+        output = one.tokens[one.prompt_length :]
+        sampling = one.sampling | {"n": one.num_seqs, "best_of": None}
+        yield Arrival(
+            step=step,
+            at_ms=at_ms,
+            prompt=prompt,
+            params=msgspec.convert(sampling, SamplingParams, str_keys=True),
+            label=one.label,
+            priority=one.priority,
+            texts=one.texts[: one.prompt_length],
+            answers={at: answers[one.id + at] for at in samples if one.id + at in answers},
+            extra_key=tuple(one.extra_key),
+            begun=Begun(one.sample, output) if output else None,
+            request=one.id,
+        )
 
 
 def arrival_of(
@@ -334,6 +391,9 @@ def answers_of(log: EventLog) -> dict[int, Answer]:
     """Return the answer of every request and sample."""
     answers: dict[int, Answer] = {}
     for event in log:
+        for one in event.state.requests if isinstance(event, v.Keyframe) else ():
+            if output := one.tokens[one.prompt_length :]:
+                answers[one.id] = Answer(len(output), output, one.texts[one.prompt_length :])
         if isinstance(event, v.RequestArrived) and event.output:
             begun = list(event.output), event.texts[len(event.prompt) :]
             answers[event.request] = Answer(len(event.output), *begun)

@@ -22,6 +22,7 @@ from visualizer.indexed import beside, index_file
 from visualizer.indexed.beside import index_beside, index_of
 from visualizer.indexed.index_file import FOOTER, IndexFile, index_bytes
 from visualizer.indexed.indexed_log import IndexedLog, log_of
+from visualizer.indexed.part import replayed_part
 from visualizer.logs import read_any
 from visualizer.reading.summary import summary
 from visualizer.scenario import gallery
@@ -189,6 +190,7 @@ def test_an_index_gives_the_answers_that_the_log_gives(tmp_path):
             assert str(saved.why_slow(row.request)) == str(read(log).why_slow(row.request))
             assert str(saved.why_missed(row.request)) == str(read(log).why_missed(row.request))
         assert str(saved.stuck()) == str(read(log).stuck())
+        assert [*replayed_part(saved.log, 2, 4)] == [*replayed_part(log, 2, 4)]
 
 
 def test_a_stale_or_damaged_index_is_made_again(tmp_path, monkeypatch):

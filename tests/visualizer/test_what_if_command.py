@@ -60,6 +60,8 @@ def test_the_page_shows_the_table_beside_the_picture(path, tmp_path):
         (["policy=lifo"], ["policy", "fcfs", "lifo"]),
         (["max_kv_tokens=32"], ["request", "max_kv_tokens", 101, 2]),
         (["token_budget=8", "--arrivals", "never"], ["--arrivals", "never"]),
+        (["token_budget=8", "--steps", "2"], ["--steps", "2"]),
+        (["token_budget=8", "--steps", "900-950"], [900, 950]),
     ],
 )
 def test_a_wrong_word_is_one_line(path, words, facts):

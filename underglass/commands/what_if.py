@@ -7,8 +7,8 @@ import json
 import re
 import tempfile
 import webbrowser
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from underglass.commands.environment import option
-from underglass.commands.options import KINDS, fail
+from underglass.commands.options import KINDS, fail, refuse
 from underglass.commands.read_log import read_named
 
 if TYPE_CHECKING:
@@ -67,10 +67,19 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
             '"time": requests arrive at the recorded times; "step": before the recorded steps.',
         ),
     ] = "time",
+    steps: Annotated[
+        str | None,
+        option(
+            "Options",
+            "Replay these steps only: FIRST-LAST.",
+            show_default="all of a short log, the last ones of a long one",
+        ),
+    ] = None,
 ) -> None:
     """Replay a log's arrivals with other settings on a machine that was fitted to the log.
 
-    The log of a cluster is replayed on several machines, with other replicas or routers.
+    The log of a cluster is replayed on several machines, with other replicas or routers. Of a long
+    log, a part is replayed, which begins with the requests and the cached prefixes of that moment.
 
     The table shows the recorded run, its replay with unchanged settings, and the changed
     replays. The error on held-back steps stands beside every number.
@@ -81,9 +90,13 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
     from engine.core.config import ConfigError
     from engine.core.log.log import EventLog, LogError
     from engine.simulation.study import study
+    from visualizer.indexed.part import replayed_part
 
     if arrivals not in ("time", "step"):
         fail(f"--arrivals must be time or step, got {arrivals}")
+    chosen = re.fullmatch(r"(\d+)-(\d+)", steps or "1-1")
+    if chosen is None:
+        fail(f"--steps must look like 2000-4000, got {steps}")
     if not settings and not (replicas or router or roles):
         fail("SETTING=VALUE... is missing: name what to change, such as token_budget=32")
     log = read_named(file)
@@ -92,11 +105,14 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
         if not isinstance(log, EventLog):
             if arrivals == "step":
                 fail("--arrivals must be time: the replicas of a cluster share no steps")
+            refuse({"steps": steps}, "must be omitted: the replicas of a cluster share no steps")
             answer: Study | ClusterStudy = _of_cluster(log, changes, replicas, router, roles)
         elif replicas or router or roles:
             fail(f"--replicas, --router and --roles need a cluster's log; {file} is of one engine")
         else:
-            answer = study(log, changes, pinned=arrivals)
+            part = replayed_part(log, *(map(int, chosen.groups()) if steps else ()))
+            with _bar() as told:
+                answer = study(part, changes, pinned=arrivals, told=told)
     except (LogError, ValueError) as error:
         text = str(error)
         fail(text if isinstance(error, ConfigError) else f"{file}: {text}")
@@ -110,6 +126,23 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
         typer.echo(page, err=as_json)
         if opens:
             webbrowser.open(page.resolve().as_uri())
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int], None]]:
+    """Show how many replays are done, on a terminal; yield a function that gets how many are left."""
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        yield lambda _left: None
+        return
+    with tqdm(desc="replaying", unit=" replays", delay=1, leave=False, disable=None) as bar:
+
+        def told(left: int) -> None:
+            bar.total = bar.n + 2 + left  # the last one finds how many decisions are reproduced
+            bar.update()
+
+        yield told
 
 
 def _of_cluster(

@@ -6,6 +6,7 @@ import pytest
 from engine import ConfigError, Cost, EngineConfig, EventLog, Workload, simulate, study, what_if
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import simulated_facts
+from engine.simulation.log_part import LogPart
 from engine.simulation.measures import measures
 from engine.simulation.reproduced import reproduced
 from engine.simulation.unknown_tokens import with_unknown_tokens
@@ -62,6 +63,17 @@ def test_without_tokens_every_decision_is_reproduced(soak: bool) -> None:
         caches.add(log[0].settings["prefix_cache"])
     assert {v.Preempted, v.Forked, v.RadixJoined, v.RadixSplit, v.BlocksStored} <= kinds
     assert caches == {"radix", "hash", "off"}
+
+
+@pytest.mark.parametrize("log", [vllm_log(), stripped(vllm_log())], ids=["tokens", "blind"])
+def test_a_part_of_a_run_goes_on_as_the_run_did(log: EventLog) -> None:
+    """Its first step admits the running requests again, and with enough budget only that one."""
+    starts = [at for at, event in enumerate(log) if isinstance(event, v.StepStarted)]
+    for begin in (starts[50], starts[100]):
+        part = LogPart.cut(log, begin, len(log))
+        assert part[0].state.running
+        found = reproduced(part, what_if(part, cost=COST))
+        assert (found.equal, found.first) == (found.steps - 1, part[0].state.step + 1)
 
 
 @pytest.mark.parametrize("tokens", [320, 640, 64_000])
