@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -42,17 +43,20 @@ def test_it_says_what_the_log_says():
     expected = study(log, {"max_batch_size": [4]}).table()
     assert [row[:4] + row[-1:] for row in tables[-1]] == expected
     assert sum(int(row[1]) for row in tables[1][1:]) == 40  # before, meanwhile and after
+    timeline = next(one.svg for one in blocks if isinstance(one, Picture))
+    points = timeline.split('class="seats" d="M')[1].split("Z")[0].split("L")
+    heights = [float(one.split()[1]) for one in points[: len(points) // 2]]
+    assert median(heights) == min(heights) < max(heights), "both seats are taken most of the time"
 
 
 @pytest.mark.parametrize("kind", ["html", "markdown"])
 def test_nothing_of_a_log_becomes_markup(kind, tmp_path):
     blocks = list(report(crowd(1), HOSTILE, replays=False))
-    if kind == "html":
-        page = as_html(blocks)
-        assert "<b>" not in page and "&lt;b&gt;Ada" in page
-        return
-    text = write_markdown(blocks, tmp_path / "run.md")[0].read_text()
-    assert r"\<b\>Ada\</b\> \| \`x\` \[y\](z)" in text and "<b>" not in text
+    text, told = as_html(blocks), "&lt;b&gt;Ada"
+    if kind == "markdown":
+        text = write_markdown(blocks, tmp_path / "run.md")[0].read_text()
+        told = r"\<b\>Ada\</b\> \| \`x\` \[y\](z)"
+    assert told in text and "<b>" not in text
 
 
 def test_any_log_has_a_report(first_seed, tmp_path):
@@ -61,8 +65,7 @@ def test_any_log_has_a_report(first_seed, tmp_path):
     logs += [find_scenario(name).log for name in ("vllm_tight", "speculation", "experts")]
     for log in [*logs, *map(read_source, FAULTS.glob("*.gz"))]:
         blocks = list(report(log, "run", replays=False))
-        paths = write_markdown(blocks, tmp_path / "run.md")[1:]
-        for path in paths:
+        for path in write_markdown(blocks, tmp_path / "run.md")[1:]:
             ElementTree.parse(path)
         assert isinstance(blocks[0], Heading) and as_html(blocks)
         drawn = [one.svg for one in blocks if isinstance(one, Picture) and one.name == "timeline"]

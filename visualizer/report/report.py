@@ -79,27 +79,24 @@ class _Report:
     def blocks(self, *, replays: bool) -> Iterator[Block]:
         """Yield the parts of the report."""
         yield Text(self._regimes.sentence)
+        if self._regimes.limit:
+            yield Text(self._when())
         yield _facts(summary(self._log))
         has_picture = self._known.unit == "us" and len(self._regimes) > 0
         if has_picture:
             shows = "The run over time: requests that wait, by cause; seats; KV blocks; preemptions"
             yield Picture("timeline", shows, timeline(self._regimes, self._known))
-        yield from self._began()
+        yield from self._meanwhile()
         yield from self._slowest()
         if replays:
             yield from self._remedies()
 
-    def _began(self) -> Iterator[Block]:
-        """When the limit began, and what it did to the requests that arrived then."""
+    def _meanwhile(self) -> Iterator[Block]:
+        """What the limit did to the requests that arrived before it, meanwhile and after it."""
         if not self._regimes.limit:
             return
-        yield Heading("When it began")
-        first, last = self._regimes.limit[0], self._regimes.limit[-1]
-        starts, ends = self._at(first.first, is_start=True), self._at(last.last)
-        yield Text(
-            f"{self._clock(starts)}, with step {first.first:,}, and it ended with step {last.last:,}, "
-            f"{in_words(int(ends - starts), self._waterfall.unit)} later."
-        )
+        yield Heading("Before, meanwhile and after")
+        starts, ends = self._span()
         times = [one for one in self._waterfall if one.ttft is not None and one.arrived is not None]
         rows = [["requests that arrived", "number", "TTFT"]]
         for words, begin, end in (
@@ -113,9 +110,10 @@ class _Report:
         yield Table(rows, words=(0, 2))
         yield Table(
             [
-                ["steps", "what limited them", "waited", "in words"],
+                ["began", "steps", "what limited them", "waited", "in words"],
                 *(
                     [
+                        self._began_at(one.first),
                         f"{one.first:,} to {one.last:,}",
                         one.kind,
                         in_words(one.waited_in_all, self._waterfall.unit),
@@ -124,7 +122,28 @@ class _Report:
                     for one in self._regimes
                 ),
             ],
-            words=(0, 1, 3),
+            words=(0, 1, 2, 4),
+        )
+
+    def _began_at(self, step: int) -> str:
+        """Say when a step began: by the clock, or after how long."""
+        time = self._at(step, is_start=True)
+        return self._moment(time).rpartition(" ")[2] or in_words(int(time), self._waterfall.unit)
+
+    def _span(self) -> tuple[float, float]:
+        """When the limit began and ended, in the log's unit."""
+        limit = self._regimes.limit
+        return self._at(limit[0].first, is_start=True), self._at(limit[-1].last)
+
+    def _when(self) -> str:
+        """Say when the limit began, and when it ended."""
+        starts, ends = self._span()
+        unit, moment = self._waterfall.unit, self._moment(starts)
+        lasted = in_words(int(ends - starts), unit)
+        goes_on = self._regimes.limit[-1] is self._regimes[-1]
+        return (
+            f"It began {f'on {moment} UTC, ' if moment else ''}{in_words(int(starts), unit)} after the "
+            f"run began, and {'goes on at the end of the log' if goes_on else 'ended'} {lasted} later."
         )
 
     def _slowest(self) -> Iterator[Block]:
@@ -175,14 +194,12 @@ class _Report:
                 at += 1
         raise LookupError(number)
 
-    def _clock(self, time: float) -> str:
-        """Say when something was: by the clock of this world, if the log has it."""
-        since = f"{in_words(int(time), self._waterfall.unit)} after the run began"
+    def _moment(self, time: float) -> str:
+        """Return the date and the time of day at which something was; "" if the log has none."""
         began = next((one.t.get("unix_us") for one in self._log.of(v.RunStarted)), None)
         if began is None or self._known.unit != "us":
-            return f"It began {since}"
-        moment = datetime.fromtimestamp((began + time) / 1e6, UTC)
-        return f"It began on {moment:%Y-%m-%d at %H:%M:%S} UTC, {since}"
+            return ""
+        return f"{datetime.fromtimestamp((began + time) / 1e6, UTC):%Y-%m-%d at %H:%M:%S}"
 
     def _percentiles(self, values: list[Any]) -> str:
         if self._waterfall.unit == "us":

@@ -13,6 +13,7 @@ from visualizer.reading.waterfall.words import in_words
 
 _WIDTH, _LEFT, _LANE, _GAP, _TOP = 900, 92, 74, 20, 34
 _PARTS = 400  # of the run's time
+_TICK = 12  # height of the mark of a preemption, which leaves the blocks below it in sight
 _OWN = {"seats": ("#424f7c", "#849eca"), "blocks": ("#0b7a75", "#4fb3a9")}
 
 
@@ -37,10 +38,10 @@ def timeline(regimes: Regimes, known: Known) -> str:
         first = end - began - busy
         for at in range(int(first / width), min(_PARTS - 1, int((end - began) / width)) + 1):
             share = (min(end - began, (at + 1) * width) - max(first, at * width)) / width
-            parts[at].waiting.update(
-                {k: n * share for k, n in regimes.columns.amounts(index).items()}
-            )
-            parts[at].level.update({k: n * share for k, n in level.items()})
+            for name, count in regimes.columns.amounts(index).items():
+                parts[at].waiting[name] += count * share
+            for name, count in level.items():
+                parts[at].level[name] += count * share
         if steps.preempted[index]:
             at = min(_PARTS - 1, int((end - began) / width))
             parts[at].preempted.append(steps.number[index])
@@ -105,7 +106,7 @@ def _preemptions(parts: Sequence[_Part]) -> Iterator[str]:
     for at, part in enumerate(parts):
         if part.preempted:
             tip = f"<title>preempted in step {', '.join(map(str, part.preempted[:9]))}</title>"
-            yield f'<path class="moment" d="M{_x(at + 0.5):.1f} {top}v{_LANE}">{tip}</path>'
+            yield f'<path class="moment" d="M{_x(at + 0.5):.1f} {top}v{_TICK}">{tip}</path>'
 
 
 def _regimes(regimes: Regimes, ends: dict[int, float], began: float, width: float) -> Iterator[str]:

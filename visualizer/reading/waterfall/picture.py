@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 _WIDTH, _NAME, _END, _PITCH, _BAR = 900, 110, 80, 30, 20
+_LONGEST = 26  # characters of a name: vLLM's ids are longer
 # The hues of requests in light and in dark (`visualizer/frontend/src/drawing/palette.ts`).
 HUES = tuple(
     tuple(hues.split())
@@ -85,8 +86,10 @@ def bars(times: Sequence["RequestTime"]) -> str:
 
 def _svg(times: Sequence["RequestTime"], room: int, more: str = "", attributes: str = "") -> str:
     """Draw bars, and leave room for something below."""
-    scale = (_WIDTH - _NAME - _END) / max([1, *(time.total for time in times)])
-    rows = "".join(_row(time, index * _PITCH, scale) for index, time in enumerate(times))
+    longest = max((len(time.name) for time in times), default=0)
+    left = max(_NAME, 7 * min(longest, _LONGEST) + 8)
+    scale = (_WIDTH - left - _END) / max([1, *(time.total for time in times)])
+    rows = "".join(_row(time, index * _PITCH, left, scale) for index, time in enumerate(times))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg"{attributes} '
         f'viewBox="0 0 {_WIDTH} {_PITCH * len(times) + room}" width="{_WIDTH}" role="img" '
@@ -110,17 +113,18 @@ def svg_key(causes: Sequence[str], left: int, y: int, width: int) -> tuple[str, 
     return "".join(said), rows
 
 
-def _row(time: "RequestTime", top: int, scale: float) -> str:
+def _row(time: "RequestTime", top: int, left: int, scale: float) -> str:
     base = top + _PITCH - 5
     begin = time.spans[0].start if time.spans else 0
     bars = "".join(
-        _bar(run, _NAME + (run[0].start - begin) * scale, base, scale, time)
+        _bar(run, left + (run[0].start - begin) * scale, base, scale, time)
         for run in _runs(time.spans)
     )
-    name, total = html.escape(time.name), in_words(time.total, time.unit)
+    name, total = time.name, in_words(time.total, time.unit)
+    name = html.escape(name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…")
     first = ""
     if time.first_token is not None and time.arrived is not None:
-        x = _NAME + (time.first_token - begin) * scale
+        x = left + (time.first_token - begin) * scale
         first = f'<circle class="first" cx="{x:.1f}" cy="{base - _BAR - 2}" r="2.5"/>'
     return (
         f'<text x="0" y="{base - 2}">{name}</text>{bars}{first}'
