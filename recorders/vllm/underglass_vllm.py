@@ -225,6 +225,7 @@ class Recorder:
         self._lacks = ""  # the request that found no blocks last
         self._inside = False  # `schedule` or `update_from_output`
         self._idle_head: Op | None = _NOTHING
+        self._lacks_reasons = False
         groups = scheduler.kv_cache_config.kv_cache_groups
         self._specs = [group.kv_cache_spec for group in groups]
         full = [n for n, one in enumerate(self._specs) if _is_full(one)]
@@ -397,7 +398,8 @@ class Recorder:
         if blocks is None:
             self._lacks = request.request_id
             if not runs:
-                self._refused = [number, *self._refusal(request, tokens, given)]
+                reason = self._if_known(self._refusal, request, tokens, given)
+                self._refused = [number, *(reason or ("", 0, 0))]
             return
         new = self._ids(blocks)
         if runs:
@@ -488,7 +490,7 @@ class Recorder:
         self._inside = False
         counts: dict[str, int] = output.num_scheduled_tokens
         batch = self._batch(counts, output) if counts else {}
-        head = self._head(output)
+        head = self._if_known(self._head, output)
         is_idle = not self._scheduler.requests or head == self._idle_head
         if not counts and not self._ops and is_idle:
             return  # vLLM also calls `schedule` when nothing can run, over and over
@@ -576,6 +578,23 @@ class Recorder:
 
     def _tokens(self, ids: Any, count: int) -> list[int] | int:
         return list(ids) if self._with_tokens and ids is not None else count
+
+    def _if_known(self, reason: Callable[..., Op | None], *args: Any) -> Op | None:
+        """Return why a request waits, or None if this release of vLLM differs in what says it.
+
+        It depends on more of vLLM than all other lines together. Without it, they are still right.
+        """
+        if not self._lacks_reasons:
+            try:
+                return reason(*args)
+            except Exception as error:
+                self._lacks_reasons = True
+                LOG.warning(
+                    "Underglass does not record why requests wait, because this vLLM differs: %s: %s",
+                    type(error).__name__,
+                    error,
+                )
+        return None
 
     def _head(self, output: Any) -> Op | None:
         """Return the head of the queue: its number, why it waits, and what it needs and has.

@@ -21,21 +21,30 @@ LOG = logging.getLogger("vllm.underglass")
 
 
 def register() -> None:
-    """Let vLLM record its scheduler. Called in each of its processes, more than once in some."""
-    from vllm.config.scheduler import SchedulerConfig
+    """Let vLLM record its scheduler. Called in each of its processes, more than once in some.
 
-    wanted = {"UNDERGLASS_LIVE", "UNDERGLASS_RECORD"} & os.environ.keys()
-    if not wanted or hasattr(SchedulerConfig, "_without_underglass"):
+    A vLLM in which the classes have moved runs without the recorder, and its log says why.
+    """
+    if not {"UNDERGLASS_LIVE", "UNDERGLASS_RECORD"} & os.environ.keys():
         return
-    SchedulerConfig._without_underglass = SchedulerConfig.get_scheduler_cls
-    SchedulerConfig.get_scheduler_cls = _recording
+    try:
+        from vllm.config.scheduler import SchedulerConfig
+
+        if not hasattr(SchedulerConfig, "_without_underglass"):
+            SchedulerConfig._without_underglass = SchedulerConfig.get_scheduler_cls
+            SchedulerConfig.get_scheduler_cls = _recording
+    except (ImportError, AttributeError) as error:
+        LOG.warning("Underglass records nothing, because this vLLM differs: %s", error)
 
 
 def _recording(config: Any) -> Any:
     """Return the recording scheduler instead of one of vLLM's own; any other one as it is."""
-    import underglass_vllm as recorder
-
     found = config._without_underglass()
+    try:
+        import underglass_vllm as recorder
+    except ImportError as error:
+        LOG.warning("Underglass records nothing, because this vLLM differs: %s", error)
+        return found
     mine = {
         recorder.Scheduler: recorder.RecordingScheduler,
         recorder.AsyncScheduler: recorder.RecordingAsyncScheduler,
