@@ -95,7 +95,8 @@ def build(
         if speculation is not None:
             raise ConfigError(f'scheduler must be "vllm" with a drafter, got {config.scheduler!r}')
         sglang = extension("sglang_scheduler")
-        kind, scheduler_kind = sglang.SGLangLoop, sglang.SGLangScheduler
+        kind = sglang.OverlapLoop if config.async_scheduling else sglang.NormalLoop
+        scheduler_kind = sglang.SGLangScheduler
     loop = kind(
         config=config,
         runner=runner,

@@ -24,13 +24,12 @@ _PRESETS: dict[str, dict[str, Any]] = {
 
 
 _WITH_SGLANG: dict[str, tuple[Any, ...]] = {
-    "policy": ("fcfs", "lpm"),
+    "policy": ("fcfs", "lpm", "priority"),
     "batching": ("continuous",),
     "prefix_cache": ("radix", "off"),
     "host_kv_tokens": (0,),
     "disk_kv_tokens": (0,),
     "preemption": (True,),
-    "async_scheduling": (False,),
     "watermark": (0.0,),
     "long_prefill_token_threshold": (0,),
 }
@@ -127,7 +126,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             },
             sglang={
                 "fcfs": "`--schedule-policy fcfs`",
-                "priority": "`--enable-priority-scheduling` (higher first by default)",
+                "priority": "`--enable-priority-scheduling` (higher first by default; here as with "
+                "`--schedule-low-priority-values-first`)",
                 "sjf": "– (`--schedule-policy lof` is the opposite: longest output first)",
                 "lpm": "`--schedule-policy lpm`; for in-batch sharing, the environment variables "
                 "`IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD` and `..._DEPRIORITIZE_THRESHOLD`, both 32 "

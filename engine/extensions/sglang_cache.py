@@ -65,23 +65,36 @@ class SGLangCache(RadixCache):
         self._split_at_end(match)
         return len(match.blocks) * self.block_size
 
-    def cache_computed(self, request: Request) -> None:
+    def cache_computed(self, request: Request, up_to: int | None = None) -> None:
         """Make a checkpoint if the step has completed the request's prompt, also for its samples."""
         if request.id in self.checkpoint_due or request.root in self.checkpoint_due:
             self.checkpoint(request)
 
-    def checkpoint(self, request: Request) -> None:
+    def checkpoint(self, request: Request, *, in_flight: bool = False) -> None:
         """Put the full blocks that a request has computed into the tree, and access its whole path.
 
-        An edge ends where the prompt ends, so that the output can be evicted without the prompt.
+        With overlap, the last of these tokens may still be `in_flight`: passes run in order, so the KV
+        is there before another request reads it. An edge ends where the prompt ends, so that the output
+        can be evicted without the prompt.
         """
         if not self.tree.enabled:
             return
-        super().cache_computed(request)
+        up_to = request.num_scheduled_tokens if in_flight else request.num_computed_tokens
+        super().cache_computed(request, up_to)
         prompt_end = request.prompt_length // self.block_size
-        if 0 < prompt_end < request.num_computed_tokens // self.block_size:
+        if 0 < prompt_end < up_to // self.block_size:
             self._split_at_end(self.tree.match(request.tokens, prompt_end))
         self._access(self.tree.nodes[request.last_node])
+
+    def trim(self, request: Request) -> None:
+        """Release the blocks past the scheduled tokens, unless the request has locked some of them.
+
+        That happens only if a pass has failed whose KV is in the tree; then the request ends.
+        """
+        path = self.tree.path(self.tree.nodes[request.last_node])
+        locked = sum(len(node.blocks) for node in path) * self.block_size
+        if locked <= request.num_scheduled_tokens:
+            super().trim(request)
 
     def make_free(self, blocks: int, needed_by: Request) -> bool:
         """Evict until so many blocks are free, as far as possible. Return whether they are."""

@@ -10,27 +10,35 @@ more requests are admitted. If the forecast was too low, the requests with the f
 retracted: they lose their KV and go to the back of the queue, and the ratio is set to what was learned.
 
 A batch counts as full once a request was not admitted for lack of seats or memory, and nothing is
-admitted until a request has left it.
+admitted until a request has left it. With `policy="priority"`, a request may instead preempt running
+ones whose priority value is larger by more than 10.
 
-Source: SGLang's `python/sglang/srt/managers/scheduler.py` (`get_next_batch_to_run`),
-`schedule_policy.py` (`PrefillAdder`, `SchedulePolicy`) and `schedule_batch.py` (`retract_decode`).
+With `async_scheduling`, a step is scheduled while the one before is computed, which SGLang calls
+overlap and does by default.
+
+Source: SGLang's `python/sglang/srt/managers/scheduler.py` (`get_next_batch_to_run`,
+`event_loop_overlap`), `schedule_policy.py` (`PrefillAdder`, `SchedulePolicy`) and `schedule_batch.py`
+(`retract_decode`).
 
 Differs from SGLang, which stops with an error where the next chunk of a prompt does not fit into
 memory. Here the chunk is shortened, or it waits. SGLang computes an aborted request once more; here it
-ends at once.
+ends at once. After a failed pass SGLang stops; here the pass's requests end, and with overlap those of
+the next step, too.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from engine.core.async_loop import AsyncLoop, Flight
 from engine.core.cache.kv_cache_manager import KVCacheManager
 from engine.core.cache.prefix_cache import PrefixLookup
 from engine.core.cache.radix_tree import Match, RadixTree
 from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
-from engine.core.loop import Loop
+from engine.core.loop import Loop, StepOutput
 from engine.core.request import Request
-from engine.core.scheduling.policies import Fcfs, LongestPrefixMatch
+from engine.core.runner import Row, Sampled
+from engine.core.scheduling.policies import Fcfs, LongestPrefixMatch, Priority
 from engine.core.scheduling.policy import Policy
 from engine.core.scheduling.scheduler import Plan, Scheduler
 from engine.core.scheduling.waiting_queue import WaitingQueue
@@ -41,6 +49,7 @@ INIT_NEW_TOKEN_RATIO = 0.7  # times `schedule_conservativeness`
 MIN_NEW_TOKEN_RATIO_FACTOR = 0.14
 NEW_TOKEN_RATIO_DECAY_STEPS = 600
 RETRACT_DECODE_STEPS = 20
+PREEMPTION_THRESHOLD = 10  # how much more urgent than a victim a request must be
 CLIP_MAX_NEW_TOKENS = 4096  # a forecast counts no more tokens of a request than this
 IN_BATCH_CHECK, IN_BATCH_DEPRIORITIZE = 32, 32  # tokens, see `_deprioritized`
 REFRESH_INTERVAL = (
@@ -68,14 +77,12 @@ class PrefillAdder:
     def __init__(
         self, cache: SGLangCache, config: EngineConfig, batch: Sequence[Request], ratio: float
     ) -> None:
-        self._cache, self._batch, self._ratio = cache, batch, ratio
+        self._cache, self.batch, self._ratio = cache, batch, ratio
         self._page, self._chunks = config.block_size, config.chunked_prefill
         mixed = len(batch) if config.scheduler == "sglang_mixed" and self._chunks else 0
         self.rem_chunk_tokens = config.token_budget - mixed
         self.total_offset: float = mixed
-        self.total_offset += sum(
-            [max_new_tokens(request) * self._share(request) for request in batch]
-        )
+        self.total_offset += sum([self.expected_tokens(request) for request in batch])
         self.current_offset = mixed
         self.can_run: list[tuple[Request, int]] = []
         self.new_chunked: Request | None = None
@@ -98,11 +105,11 @@ class PrefillAdder:
 
     def add_chunked_req(self, request: Request) -> Request | None:
         """Add the next chunk of a prompt. Return the request unless this is the last one."""
-        left = request.num_uncomputed_tokens
+        left = request.num_unscheduled_tokens
         room = len(request.block_table) * self._page + self._available()
         chunk = min(self.rem_chunk_tokens, int(self.rem_total_tokens))
         chunk = min(chunk if chunk > 0 else self.rem_chunk_tokens, left)
-        chunk = min(chunk, room - request.num_computed_tokens)
+        chunk = min(chunk, room - request.num_scheduled_tokens)
         if chunk <= 0:
             return request
         self._add(request, chunk, left)
@@ -153,6 +160,10 @@ class PrefillAdder:
     def _ceil(self, tokens: int) -> int:
         return -(-tokens // self._page) * self._page
 
+    def expected_tokens(self, request: Request) -> float:
+        """Return how many tokens a running request is expected to produce yet."""
+        return max_new_tokens(request) * self._share(request)
+
     def _share(self, request: Request) -> float:
         """Return how much of its remaining output a request is expected to produce."""
         return 1.0 if request.params.ignore_eos else self._ratio
@@ -167,7 +178,7 @@ class PrefillAdder:
         if need > min(self._available() - self.current_offset, self.rem_total_tokens):
             return False
         if self._ends is None:
-            others = [*self._batch, *(one for one, _ in self.can_run)]
+            others = [*self.batch, *(one for one, _ in self.can_run)]
             self._ends = [end for one in (request, *others) if (end := self._end(one))]
             self._ends.sort(key=lambda end: end[0])
         elif end := self._end(request):
@@ -193,12 +204,17 @@ class ArrivalQueue(WaitingQueue):
         super().__init__(policy, tree)
         self._scheduler = scheduler
         self.order: list[Request] = []
+        self.joined: dict[int, int] = {}  # when live requests joined the queue last
+        self._joins = 0
 
     def add(self, request: Request, *, front: bool = False) -> None:
         """Add a request. If nothing ran or waited, SGLang has been idle and has reset its ratio."""
-        if not self and not self._scheduler.running:
-            self._scheduler.new_token_ratio = self._scheduler.init_new_token_ratio
+        scheduler = self._scheduler
+        if not self and not scheduler.running and not scheduler.plans:
+            scheduler.new_token_ratio = scheduler.init_new_token_ratio
         super().add(request, front=front)
+        self._joins += 1
+        self.joined[request.id] = self._joins
         self.order.insert(0 if front else len(self.order), request)
 
     def remove(self, request: Request) -> None:
@@ -214,6 +230,7 @@ class SGLangScheduler(Scheduler):
     chunked          the request whose prompt is computed in chunks, if there is one
     batch_is_full    whether nothing is admitted until a request leaves the batch
     new_token_ratio  the share of its remaining output that a running request is expected to produce
+    completing       the requests whose prompt a step completes, by step
     """
 
     cache: SGLangCache
@@ -234,6 +251,9 @@ class SGLangScheduler(Scheduler):
         self.batch_is_full = False
         ratio = min(INIT_NEW_TOKEN_RATIO * config.schedule_conservativeness, 1.0)
         self.init_new_token_ratio = self.new_token_ratio = ratio
+        self.completing: dict[int, set[int]] = {}
+        self._by_priority = isinstance(policy, Priority)
+        self._known: dict[int, tuple[int, int]] = {}  # see `_preempt_for`
         self._prefilled: list[Request] = []  # the requests of the last step, if it had prefills
         self._passes = 0
         self._blocked: v.Blocked | None = None
@@ -242,7 +262,6 @@ class SGLangScheduler(Scheduler):
     def _schedule_running(self, plan: Plan) -> bool:
         """Plan prefills, or else decodes. Preemption and admission never happen in one step."""
         self._blocked = None
-        self.cache.checkpoint_due.clear()
         self._merge()
         self._prefill(plan)
         if not plan.rows and self.batch:
@@ -257,7 +276,7 @@ class SGLangScheduler(Scheduler):
         if self.chunked is not None and self.chunked not in self.running:
             self.chunked = None
         if self.chunked is not None and self.chunked in self._prefilled:
-            self.cache.checkpoint(self.chunked)
+            self.cache.checkpoint(self.chunked, in_flight=True)
         alive = {request.id for request in self.running} - {self.chunked and self.chunked.id}
         known, was_empty = [*self.batch, *self._prefilled], not self.batch
         self.batch = [request for request in known if request.id in alive]
@@ -267,15 +286,19 @@ class SGLangScheduler(Scheduler):
         if alive:  # samples that have forked
             self.batch += [request for request in self.running if request.id in alive]
         self._prefilled = []
+        live = {request.id for request in (*self.running, *self.waiting.order)}
+        for seen in (self._known, self.waiting.joined):
+            for gone in seen.keys() - live:
+                del seen[gone]
 
     # Prefills
 
     def _prefill(self, plan: Plan) -> None:
-        waiting, seats = self.waiting.order, self.config.max_batch_size
-        seats -= sum(request.num_seqs for request in self.batch)
-        if not self.batch:
+        waiting, seats = self.waiting.order, self._free_seats()
+        if not self.batch or self._by_priority:
             self.batch_is_full = False
-        if seats <= 0 and not self.batch_is_full and waiting and self.chunked is None:
+        may_admit = seats > 0 or self._by_priority
+        if not may_admit and not self.batch_is_full and waiting and self.chunked is None:
             self.batch_is_full, self._obstacle = True, ("batch_full", 1, seats)
         if self.chunked is None and (self.batch_is_full or not waiting):
             if waiting:
@@ -286,12 +309,15 @@ class SGLangScheduler(Scheduler):
         chunked = self.chunked
         if chunked is not None:
             self.chunked = adder.add_chunked_req(chunked)
-        self._add_waiting(plan, adder, seats)
+        self._add_waiting(plan, adder)
         self.chunked = self.chunked or adder.new_chunked
         if adder.can_run:
             self._compute(plan, adder)
 
-    def _add_waiting(self, plan: Plan, adder: PrefillAdder, seats: int) -> None:
+    def _free_seats(self) -> int:
+        return self.config.max_batch_size - sum(request.num_seqs for request in self.batch)
+
+    def _add_waiting(self, plan: Plan, adder: PrefillAdder) -> None:
         """Admit waiting requests in order, up to the first that does not fit."""
         reason: v.WaitingReason | None = None
         deferred = set[int]()
@@ -303,21 +329,33 @@ class SGLangScheduler(Scheduler):
                 plan.skipped.append((request.id, "adapter_slot"))
                 deferred.add(request.id)
                 continue
-            if sum(one.num_seqs for one, _ in adder.can_run) + request.num_seqs > seats:
+            taken = sum(one.num_seqs for one, _ in adder.can_run) + request.num_seqs
+            if taken > self._free_seats():
                 self.batch_is_full, reason = True, "batch_full"
-            if self.batch_is_full:
+            preempts = self._by_priority
+            if self.batch_is_full and not (preempts and self._preempt_for(request, adder)):
+                reason = "batch_full" if preempts else reason
                 break
+            reason = None
             match = self.cache.match_prefix(request)
-            result = adder.add_one_req(request, match, self._admit_prefill)
+            if self._by_priority:
+                self._known[request.id] = len(request.tokens), len(match.blocks) * self.page
+            result = adder.add_one_req(request, match, self._admit)
             if result == "no_token":
                 self.batch_is_full, reason = bool(adder.can_run or self.batch), "expected_tokens"
             elif result == "other":
                 reason = "token_budget"
             if reason is not None:
                 break
+        self._explain(adder, reason, deferred)
+
+    def _explain(
+        self, adder: PrefillAdder, reason: v.WaitingReason | None, deferred: set[int]
+    ) -> None:
+        """Note why the first request that waits was not admitted."""
         blocked = [request for request in self.waiting.order if request.id not in deferred]
         if blocked:
-            left = seats - sum(one.num_seqs for one, _ in adder.can_run)
+            left = self._free_seats() - sum(one.num_seqs for one, _ in adder.can_run)
             cached = self.cache.tree.match(blocked[0].tokens, len(blocked[0].tokens) // self.page)
             if reason == "batch_full":
                 self._obstacle = (reason, blocked[0].num_seqs, left)
@@ -328,23 +366,38 @@ class SGLangScheduler(Scheduler):
                 self._obstacle = (reason, 1, max(0, adder.rem_chunk_tokens))
             self._block(blocked[0], len(blocked) - 1)
 
+    def _preempt_for(self, request: Request, adder: PrefillAdder) -> bool:
+        """Preempt running requests that are much less urgent. Return whether there is room now.
+
+        SGLang counts the tokens of the request and of its cached prefix as of when it tried the last
+        time to admit it, and counts none before. The least urgent go first, among equals the latest.
+        """
+        tokens, cached = self._known.get(request.id, (0, 0))
+        need = tokens - cached + min(request.params.max_tokens, CLIP_MAX_NEW_TOKENS)
+        missing, victims = need - adder.rem_total_tokens, list[Request]()
+        joined = self.waiting.joined
+        for running in sorted(self.batch, key=lambda one: (-one.priority, -joined.get(one.id, 0))):
+            if running.priority - request.priority <= PREEMPTION_THRESHOLD:
+                break
+            victims.append(running)
+            missing -= adder.expected_tokens(running)
+            if missing <= 0:
+                break
+        if not victims or missing > 0:
+            return False
+        for running in tuple(self.batch):
+            if running in victims:
+                adder.total_offset -= adder.expected_tokens(running)
+                self.batch = [one for one in self.batch if one is not running]
+                self._release(running, -1, len(self.batch), request)
+        adder.batch = self.batch
+        for victim in victims:
+            self.waiting.add(victim)
+        return True
+
     def _block(self, request: Request, behind: int) -> None:
         reason, need, have = self._obstacle
         self._blocked = v.Blocked(request.id, reason, behind, need, have)
-
-    def _admit_prefill(self, request: Request, match: Match) -> None:
-        key = list(self.waiting.key(request))
-        resumed = request.preemptions > 0
-        if self.adapters is not None:
-            self.adapters.admit(request)
-        self.cache.attach(request, match)
-        self.waiting.remove(request)
-        self.running.append(request)
-        self._emit(
-            v.Admitted(request.id, request.last_node, list(request.block_table), resumed, key)
-        )
-        if not resumed and self.on_served is not None:
-            self.on_served(request, request.num_uncomputed_tokens, 0)
 
     def _compute(self, plan: Plan, adder: PrefillAdder) -> None:
         """Allocate the blocks of the admitted requests and, in a mixed step, of the batch."""
@@ -355,14 +408,15 @@ class SGLangScheduler(Scheduler):
         self.cache.make_free(pages, adder.can_run[0][0])
         for request, count in adder.can_run:
             self._add_allocated(plan, request, count)
-            if request is not self.chunked:
-                self.cache.checkpoint_due.add(request.id)
+        completing = {request.id for request, _ in adder.can_run if request is not self.chunked}
+        self.completing[plan.step] = completing
         self._prefilled = [request for request, _ in adder.can_run]
-        mixes = self.config.scheduler == "sglang_mixed" and self.config.chunked_prefill
-        if mixes and self.batch and self._fits(self.batch):
-            self._add_decodes(plan)
-            self._prefilled += self.batch
-            self.batch = []
+        if self.config.scheduler == "sglang_mixed" and self.config.chunked_prefill:
+            self._drop_ending()
+            if self.batch and self._fits(self.batch):
+                self._add_decodes(plan)
+                self._prefilled += self.batch
+                self.batch = []
         plan.skipped += [(request.id, "prefill_batch") for request in self.batch]
 
     def _sort(self) -> None:
@@ -374,7 +428,9 @@ class SGLangScheduler(Scheduler):
             and not self.waiting.is_over_limit
         ):
             self._sort_by_longest_prefix(waiting)
-        elif isinstance(self.policy, Fcfs | LongestPrefixMatch):
+        elif isinstance(self.policy, Fcfs | LongestPrefixMatch | Priority):
+            if self._by_priority:
+                waiting.sort(key=lambda request: request.priority)
             if waiting and enabled:
                 if self._passes % REFRESH_INTERVAL == 0:
                     for request in reversed(waiting[: LongestPrefixMatch.sort_limit]):
@@ -408,8 +464,22 @@ class SGLangScheduler(Scheduler):
 
     # Decodes
 
+    def _drop_ending(self) -> bool:
+        """With overlap, drop the requests whose last token the step in flight computes."""
+        ending = [request for request in self.batch if not request.num_unscheduled_tokens]
+        if ending:
+            self.batch = [request for request in self.batch if request not in ending]
+            self.batch_is_full = False
+        return bool(ending)
+
     def _decode(self, plan: Plan) -> None:
-        if self._fits(self.batch):
+        some_end = self._drop_ending()
+        if not self.batch:
+            return
+        fits = self._fits(self.batch)
+        if not fits and some_end:  # the memory of those will do
+            return
+        if fits:
             lowest = self.init_new_token_ratio * MIN_NEW_TOKEN_RATIO_FACTOR
             decay = (self.init_new_token_ratio - lowest) / NEW_TOKEN_RATIO_DECAY_STEPS
             self.new_token_ratio = max(self.new_token_ratio - decay, lowest)
@@ -418,6 +488,9 @@ class SGLangScheduler(Scheduler):
         self._add_decodes(plan)
 
     def _add_decodes(self, plan: Plan) -> None:
+        if self._by_priority and plan.rows:  # a mixed step
+            known = {one.id: (len(one.tokens), 0) for one in self.batch}
+            self._known |= known
         if self.page > 1:  # SGLang evicts a page for each request, needed or not
             self.cache.make_free(len(self.batch), self.batch[0])
         for request in self.batch:
@@ -462,20 +535,57 @@ class SGLangScheduler(Scheduler):
 
     def _retract(self, victim: Request, kept: Sequence[Request]) -> None:
         self.waiting.add(victim)  # this comes first because the policy may raise
+        self._release(victim, kept[0].id, len(kept), kept[0])
+
+    def _release(self, victim: Request, needed_by: int, others: int, request: Request) -> None:
+        """Take a request's memory, and evict what the `others` will need soon.
+
+        The log has `needed_by` only if a running request lacked blocks.
+        """
+        for plan in self.plans:  # unlike vLLM, SGLang drops the token of a step in flight
+            plan.rows = [row for row in plan.rows if row.request is not victim]
+        victim.forget_in_flight()
         self.running.remove(victim)
         self.cache.free(victim)
         victim.preemptions += 1
-        self._emit(v.Preempted(victim.id, kept[0].id, 0))
-        room = -(-len(kept) * RETRACT_DECODE_STEPS // self.page)
-        self.cache.make_free(room, kept[0])
+        if victim.id in self._known:
+            self._known[victim.id] = self._known[victim.id][0], 0
+        self._emit(v.Preempted(victim.id, needed_by, 0))
+        self.cache.make_free(-(-others * RETRACT_DECODE_STEPS // self.page), request)
 
 
-class SGLangLoop(Loop):
-    """A loop whose requests make a last checkpoint when they end after their prompt."""
+class _Checkpoints:
+    """Makes a checkpoint when a step has completed a prompt, and the last when a request ends."""
 
-    def finish(self, request: Request, reason: v.FinishReason, matched: str = "") -> None:
+    __slots__ = ()
+
+    def commit(self: Any, plan: Plan, rows: list[Row], sampled: list[list[Sampled]]) -> StepOutput:
+        """Commit a step. Its tokens for requests that were retracted in the meantime are dropped."""
+        self.cache.checkpoint_due = self.scheduler.completing.pop(plan.step, set())
+        kept = [at for at, row in enumerate(rows) if any(row is one for one in plan.rows)]
+        output: StepOutput = super().commit(
+            plan, [rows[at] for at in kept], [sampled[at] for at in kept]
+        )
+        return output
+
+    def finish(self: Any, request: Request, reason: v.FinishReason, matched: str = "") -> None:
         """Release everything that a request holds."""
         if reason != "error" and request.num_computed_tokens >= request.prompt_length:
-            assert isinstance(self.cache, SGLangCache)
-            self.cache.checkpoint(request)
+            self.cache.checkpoint(request, in_flight=True)
         super().finish(request, reason, matched)
+
+
+class NormalLoop(_Checkpoints, Loop):
+    """SGLang's `event_loop_normal`."""
+
+
+class OverlapLoop(_Checkpoints, AsyncLoop):
+    """SGLang's `event_loop_overlap`: a step is scheduled while the one before is computed."""
+
+    def _fail(self, flight: Flight, ahead: Plan | None, error: Exception) -> StepOutput:
+        """End the requests of a failed pass and of the next step, which may share its prefixes."""
+        if ahead is not None:
+            flight.copied += [row.request for row in ahead.rows]
+        output = super()._fail(flight, ahead, error)
+        self.cache.clear()
+        return output

@@ -208,4 +208,4 @@ class _Inventor:
 
 
 # What scheduling depends on.
-_KEPT = ("n", "best_of", "prompt_logprobs", "seed", "temperature")
+_KEPT = ("n", "best_of", "ignore_eos", "prompt_logprobs", "seed", "temperature")

@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
+from engine.simulation.facts import knowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,10 @@ class Reproduced:
 
 def reproduced(log: EventLog, replay: EventLog) -> Reproduced:
     """Compare the decisions of each step: rows, admissions with their cached tokens, preemptions."""
-    recorded, again = _decided(log), _decided(replay)
+    started = log[0]
+    source = started.source if isinstance(started, v.RunStarted) else {}
+    with_hits = knowledge(source, "cached_tokens") != "unknown"  # a first row shows the hit, too
+    recorded, again = _decided(log, with_hits), _decided(replay, with_hits)
     pairs = zip_longest(recorded, again)
     differing = [at for at, (one, two) in enumerate(pairs) if (one and one[1]) != (two and two[1])]
     first = next(iter(differing), None)
@@ -41,7 +45,7 @@ def reproduced(log: EventLog, replay: EventLog) -> Reproduced:
     return Reproduced(equal, len(recorded), where)
 
 
-def _decided(log: EventLog) -> list[tuple[int, list[Any]]]:
+def _decided(log: EventLog, with_hits: bool) -> list[tuple[int, list[Any]]]:
     """Return the number of each step that computes something, with its decisions."""
     steps, decided, step = list[tuple[int, list[Any]]](), list[Any](), 0
     for event in log:
@@ -49,7 +53,7 @@ def _decided(log: EventLog) -> list[tuple[int, list[Any]]]:
             case v.StepStarted():
                 step = event.step
             case v.Admitted():
-                decided.append(("admitted", event.request, len(event.blocks)))
+                decided.append(("admitted", event.request, with_hits and len(event.blocks)))
             case v.Preempted():
                 decided.append(("preempted", event.request))
             case v.StepScheduled() if event.rows:

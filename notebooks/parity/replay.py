@@ -43,6 +43,7 @@ def sglang_config(workload: Workload) -> EngineConfig:
         policy=workload.policy,
         chunked_prefill=workload.chunked_prefill,
         prefix_cache="radix" if workload.prefix_cache else "off",
+        async_scheduling=workload.async_scheduling,
     )
 
 

@@ -5,8 +5,8 @@
 SGLang loads this file as a plugin (entry point `sglang.srt.plugins`). README.md describes the variables
 and what is not recorded. Three parts, top down:
 
-- `register` hooks four methods of SGLang's `Scheduler`. The hooks decide nothing, and an error in them
-  ends the recording, never the engine.
+- `register` hooks methods of SGLang's `Scheduler` and `PrefillAdder`. The hooks decide nothing, and an
+  error in them ends the recording, never the engine.
 - `Recorder` turns their calls into the events of Underglass. It reads numbers that are in the CPU's
   memory already, so it never waits for the GPU.
 - `_Writer` compresses and writes in a thread of its own, twice a second.
@@ -29,14 +29,22 @@ LOG = logging.getLogger("sglang.underglass")
 QUEUE = 10_000  # lines that may wait to be written
 FLUSH_SECONDS = 0.5  # what a crash may lose
 RECORDED = (
-    "settings arrivals step_times scheduled_tokens admissions queue preemptions finish_reasons"
+    "settings arrivals step_times scheduled_tokens admissions queue waiting_reasons preemptions "
+    "finish_reasons"
 )
-OTHERS = (
-    "enable_overlap",
-    "enable_priority_scheduling",
-    "enable_hierarchical_cache",
-    "enable_lora",
-)
+# What may change a decision and Underglass's engine does not have, with the value that changes none.
+OTHERS: dict[str, Any] = {
+    "disable_priority_preemption": False,
+    "enable_hierarchical_cache": False,
+    "enable_lora": False,
+    "enable_prefill_delayer": False,
+    "prefill_decode_interval": 0,
+    "prefill_max_requests": None,
+    "priority_scheduling_preemption_threshold": 10,
+    "retraction_policy": "length",
+}
+POLICIES = ("fcfs", "lpm")  # those that Underglass has, too
+CLIP_MAX_NEW_TOKENS = 4096  # what SGLang's forecast counts of an output at most
 
 
 class _Recording:
@@ -51,14 +59,16 @@ def register() -> None:
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    scheduler = "sglang.srt.managers.scheduler.Scheduler."
     for method, hook, kind in (
-        ("__init__", _created, HookType.AFTER),
-        ("_add_request_to_queue", _queued, HookType.AFTER),
-        ("get_next_batch_to_run", _scheduling, HookType.AROUND),
-        ("process_batch_result", _processing, HookType.AROUND),
+        ("scheduler.Scheduler.__init__", _created, HookType.AFTER),
+        ("scheduler.Scheduler._add_request_to_queue", _queued, HookType.AFTER),
+        ("scheduler.Scheduler.get_next_batch_to_run", _scheduling, HookType.AROUND),
+        ("scheduler.Scheduler.process_batch_result", _processing, HookType.AROUND),
+        ("schedule_policy.PrefillAdder.budget_state", _budgeted, HookType.AFTER),
+        ("schedule_policy.PrefillAdder.add_one_req", _tried, HookType.AFTER),
+        ("schedule_policy.PrefillAdder.preempt_to_schedule", _preempted, HookType.AFTER),
     ):
-        HookRegistry.register(scheduler + method, hook, kind)
+        HookRegistry.register(f"sglang.srt.managers.{method}", hook, kind)
 
 
 def _created(_result: None, scheduler: Any, *_args: Any, **_kwargs: Any) -> None:
@@ -75,10 +85,23 @@ def _queued(_result: None, _scheduler: Any, request: Any, is_retracted: bool = F
     _note("queued", request, is_retracted)
 
 
+def _budgeted(result: Any, adder: Any) -> None:
+    _note("budgeted", result.name, adder)
+
+
+def _tried(result: Any, adder: Any, request: Any, **_kwargs: Any) -> None:
+    _note("tried", result.name, adder, request)
+
+
+def _preempted(result: bool, adder: Any, request: Any) -> None:
+    if result:
+        _note("preempted_for", request, adder.preempt_list)
+
+
 def _scheduling(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
     _note("step_begins")
     plan = original(scheduler, *args, **kwargs)
-    _note("step_scheduled", plan.batch_to_run)
+    _note("step_scheduled", plan.batch_to_run, len(plan.running_batch.reqs))
     return plan
 
 
@@ -122,6 +145,10 @@ class Recorder:
         self._outputs: dict[int, int] = {}  # output tokens that have been written
         self._arrivals = self._step = self._began = self._ending = 0
         self._retracted: list[int] = []
+        self._needed_by: dict[int, int] = {}  # of the requests that were preempted in this pass
+        self._left = 0  # requests that have left the batch since the last pass
+        self._verdict = ""  # SGLang's last answer in this pass, and for which request
+        self._obstacle: list[Any] = ["batch_full", 0, 0]
         self._in_flight: deque[tuple[int, int, int, list[int]]] = deque()  # oldest first
         self._with_tokens = os.environ.get("UNDERGLASS_RECORD_TOKENS") == "1"
         self.writer = _Writer(Path(os.environ["UNDERGLASS_RECORD"]))
@@ -132,7 +159,7 @@ class Recorder:
             number = version("sglang")
         except PackageNotFoundError:
             number = "of an unknown version"
-        others = {name: True for name in OTHERS if getattr(scheduler, name, None)}
+        others = self._others()
         source = {
             "engine": f"SGLang {number}",
             "recorder": "underglass-sglang 1",
@@ -152,12 +179,29 @@ class Recorder:
         )
         LOG.info("Underglass records the scheduler in %s", os.environ["UNDERGLASS_RECORD"])
 
+    def _others(self) -> dict[str, Any]:
+        """Return the settings that may change a decision and that Underglass does not have."""
+        from sglang.srt.runtime_context import get_schedule
+
+        one, schedule = self._scheduler, get_schedule()
+        values = {
+            name: getattr(one, name, getattr(schedule, name, plain)) or plain
+            for name, plain in OTHERS.items()
+        }
+        if one.schedule_policy not in POLICIES:
+            values["schedule_policy"] = one.schedule_policy
+        return {
+            f"server_args.{name}": value
+            for name, value in values.items()
+            if value != OTHERS.get(name, "")
+        }
+
     def _settings(self) -> dict[str, Any]:
         """Return SGLang's settings, under the names that Underglass has for them."""
         from sglang.srt.runtime_context import get_schedule
 
         one, page = self._scheduler, self._scheduler.page_size
-        chunk = one.chunked_prefill_size
+        chunk, policy = one.chunked_prefill_size, one.schedule_policy
         pages = one.max_total_num_tokens // page
         return {
             "token_budget": chunk or one.max_prefill_tokens,
@@ -167,7 +211,8 @@ class Recorder:
             "max_kv_tokens": pages * page,
             "num_blocks": pages,
             "block_size": page,
-            "policy": one.schedule_policy,
+            "policy": "priority" if one.enable_priority_scheduling else policy,
+            "async_scheduling": bool(one.enable_overlap),
             "chunked_prefill": chunk is not None,
             "prefix_cache": "off" if one.tree_cache.disable else "radix",
         }
@@ -175,9 +220,10 @@ class Recorder:
     # Called by the hooks
 
     def queued(self, request: Any, is_retracted: bool) -> None:
-        """A request joined the queue, for the first time or because it was retracted."""
+        """A request joined the queue, for the first time or because it was retracted or preempted."""
         if is_retracted:
             self._retracted.append(self._numbers[request.rid])
+        if request.rid in self._numbers:
             return
         self._arrivals += 1
         number = self._numbers[request.rid] = self._arrivals
@@ -192,8 +238,8 @@ class Recorder:
             label=request.rid,
             max_tokens=request.sampling_params.max_new_tokens,
             n=1,
-            priority=request.priority or 0,
-            sampling={},
+            priority=self._priority(request),
+            sampling={"ignore_eos": True} if request.sampling_params.ignore_eos else {},
             t={"at": self._now()},
         )
 
@@ -201,23 +247,75 @@ class Recorder:
         """The scheduler begins to plan a batch."""
         self._began = self._now()
         self._retracted.clear()
+        self._needed_by.clear()
+        self._verdict = ""
 
-    def step_scheduled(self, batch: Any) -> None:
+    def budgeted(self, verdict: str, adder: Any) -> None:
+        """SGLang asked whether another request may be added: CONTINUE, NO_TOKEN or OTHER."""
+        self._verdict = verdict
+        if verdict == "OTHER":
+            chunk = adder.rem_chunk_tokens
+            left = adder.rem_input_tokens if chunk is None else chunk
+            self._obstacle = ["token_budget", 1, max(0, left)]
+
+    def tried(self, verdict: str, adder: Any, request: Any) -> None:
+        """SGLang tried to admit a request. If it did, this is the verdict about the next one."""
+        self._verdict = verdict
+        if verdict == "NO_TOKEN":
+            self._obstacle = ["expected_tokens", 1, int(adder.rem_total_tokens)]  # of the next one
+            if request not in adder.can_run_list:
+                new = request.sampling_params.max_new_tokens - len(request.output_ids)
+                need = len(request.full_untruncated_fill_ids) - request.prefix_len + adder.page_size
+                need += max(0, min(new, CLIP_MAX_NEW_TOKENS))
+                self._obstacle[1] = need
+        else:
+            self.budgeted(verdict, adder)
+
+    def preempted_for(self, request: Any, victims: list[Any]) -> None:
+        """Requests were preempted for a more urgent one."""
+        number = self._numbers[request.rid]
+        for victim in victims:
+            self._needed_by.setdefault(self._numbers[victim.rid], number)
+        self._verdict = "CONTINUE"
+
+    def _blocked(self, running: int) -> list[Any] | None:
+        """Return the head of the queue, and why it waits."""
+        queue = self._scheduler.waiting_queue
+        if not queue:
+            return None
+        is_new = self._left or self._obstacle[0] == "token_budget"
+        seats = self._scheduler.max_running_requests - running
+        if self._verdict == "CONTINUE" or (not self._verdict and is_new and seats <= 0):
+            self._obstacle = ["batch_full", 1, 0]
+        reason, need, have = self._obstacle
+        return [self._numbers[queue[0].rid], reason, len(queue) - 1, need, have]
+
+    def step_scheduled(self, batch: Any, running: int) -> None:
         """The scheduler has planned a batch, or found nothing to do."""
         self._find_aborted()
+        blocked, self._left = self._blocked(running), 0
         if not batch or not batch.reqs:
+            if self._in_flight and self._live:  # with overlap, a pass may only end the last step
+                self._step += 1
+                now = self._now()
+                times = {"start": self._began, "scheduled": now, "end": now}
+                self._put(type="step_started", step=self._step)
+                self._put(type="step_scheduled", rows=[], skipped=[], blocked=blocked)
+                self._put(type="step_finished", tokens=[], step=self._step, wasted=[], t=times)
             return
         self._step += 1
         self._put(type="step_started", step=self._step)
         requests = [self._numbers[request.rid] for request in batch.reqs]
         for number in self._retracted:
-            self._waiting.add(number)
-            self._put(type="preempted", request=number, needed_by=-1, refunded=0)
+            self._put_preempted(number)
         is_extend = batch.forward_mode.is_extend()
         decoding = {id(request) for request in batch.decoding_reqs or ()}
         rows = []
         for number, request in zip(requests, batch.reqs, strict=True):
             if number in self._waiting:
+                for victim in [one for one, by in self._needed_by.items() if by == number]:
+                    self._put_preempted(victim)
+                    del self._needed_by[victim]
                 self._waiting.discard(number)
                 resumed = request.retraction_count > 0
                 self._put(
@@ -225,10 +323,17 @@ class Recorder:
                 )
             count = request.extend_len if is_extend and id(request) not in decoding else 1
             rows.append([number, request.kv.kv_committed_len - count, count, []])
+        for victim in self._needed_by:  # for a request that was not admitted after all
+            self._put_preempted(victim)
         idle = self._live.keys() - self._waiting - set(requests)
         skipped = [[number, "prefill_batch"] for number in sorted(idle)] if is_extend else []
-        self._put(type="step_scheduled", rows=rows, skipped=skipped)
+        self._put(type="step_scheduled", rows=rows, skipped=skipped, blocked=blocked)
         self._in_flight.append((self._step, self._began, self._now(), requests))
+
+    def _put_preempted(self, victim: int) -> None:
+        self._left += 1
+        self._waiting.add(victim)
+        self._put(type="preempted", request=victim, needed_by=-1, refunded=0)
 
     def step_ends(self) -> None:
         """The oldest batch has been computed."""
@@ -267,8 +372,14 @@ class Recorder:
 
     def _end(self, number: int, reason: str) -> None:
         self._waiting.discard(number)
+        self._left += 1
         del self._numbers[self._live.pop(number).rid], self._outputs[number]
         self._put(type="request_finished", request=number, reason=reason)
+
+    def _priority(self, request: Any) -> int:
+        """Return a request's priority, where the smallest value comes first."""
+        value = int(request.priority or 0)
+        return value if self._scheduler.schedule_low_priority_values_first else -value
 
     def _ids(self, ids: list[int]) -> list[int]:
         return ids if self._with_tokens else [-1] * len(ids)

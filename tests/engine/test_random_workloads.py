@@ -64,6 +64,7 @@ def test_no_invariant_breaks_with_sglangs_scheduler(soak: bool, first_seed: int)
             max_kv_tokens=config.max_kv_tokens + 3 * size,
             block_size=size,
             policy=("fcfs", "lpm")[seed // 2 % 2],
+            async_scheduling=seed // 4 % 2 > 0,
         )
         with named(seed):
             check(replace(drawn, config=sglang, draft_length=0, draft_model=False))

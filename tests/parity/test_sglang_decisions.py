@@ -11,6 +11,8 @@ from recorders.fixtures.sglang_workloads import COUNTS
 from tests.parity import FIXTURES
 from tests.parity.comparing import first_difference
 
+HARD = ("mixed", "overlap", "priority")  # some of their workloads retract or preempt
+
 
 def test_the_engine_decides_like_sglang() -> None:
     recordings = list(read(FIXTURES / "sglang_decisions.jsonl.gz"))
@@ -21,4 +23,4 @@ def test_the_engine_decides_like_sglang() -> None:
         assert first_difference(ours, theirs) == "", workload.name
         assert [step.free for step in ours] == [step.free for step in theirs], workload.name
         retracted[workload.stratum] += sum(len(step.preempted) for step in theirs)
-    assert retracted["tight"] > 5 and retracted["mixed"] > 0
+    assert retracted["tight"] > 3 and min(retracted[kind] for kind in HARD) > 0

@@ -11,11 +11,13 @@ import pytest
 from engine.core.log import LogError
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
+from engine.simulation.reproduced import reproduced
+from engine.simulation.what_if import what_if
 from tests.parity.recorded_steps import read_recording
 from tests.sources.kv_feed import chains
 from visualizer import read
 from visualizer.reading.summary import summary
-from visualizer.reading.why import why
+from visualizer.reading.why import WhyError, why
 from visualizer.sources.frames import write_frame
 from visualizer.sources.sglang_metrics import MetricsTranslator
 
@@ -109,9 +111,17 @@ def test_a_missing_message_is_a_gap() -> None:
 
 
 def test_a_recording_of_the_scheduler_tells_only_what_it_knows() -> None:
+    """It has overlap, priorities, a retraction and preemptions; `what_if` decides each step alike."""
     log = read_recording(FIXTURES / "sglang_recording.jsonl.gz")
-    assert len(read(log).step_rows) == 243
-    [victim] = [event.request for event in log.of(v.Preempted)]
-    told = " ".join(why(log, victim, step=step) for step in range(1, 244))
+    victims = {event.request for event in log.of(v.Preempted)}
+    assert len(read(log).step_rows) == 203 and victims == {8, 12, 18}
+    told = " ".join(why(log, max(victims), step=step) for step in range(1, 204))
     assert "resumes. It prefills tokens" in told
     assert not re.search("cached|Of its|needs .* block", told)
+    reasons = {event.blocked.reason for event in log.of(v.StepScheduled) if event.blocked}
+    assert reasons == {"expected_tokens", "token_budget"}
+    with pytest.raises(WhyError, match="does not say what was found"):
+        read(log).why_missed(5)
+    replay = what_if(log)
+    assert reproduced(log, replay).first is None
+    assert "12 of its 14 prompt tokens were cached" in str(read(replay).why_missed(5))

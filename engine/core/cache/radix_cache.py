@@ -103,8 +103,8 @@ class RadixCache(KVCacheManager):
         self.tree.move_lock(node, self.tree.root)
         return Adopted(parent.id, [node.id], blocks)
 
-    def cache_computed(self, request: Request) -> None:
-        """Put the full blocks that a request has computed into the tree.
+    def cache_computed(self, request: Request, up_to: int | None = None) -> None:
+        """Put the full blocks that a request has computed into the tree, or its first `up_to` tokens.
 
         request.block_table: [ locked path | already cached by others | new to the tree | partial ]
                                        joined: freed, remapped     inserted
@@ -116,7 +116,7 @@ class RadixCache(KVCacheManager):
             return
         size = self.block_size
         node = self.tree.nodes[request.last_node]
-        end = request.num_computed_tokens // size
+        end = (request.num_computed_tokens if up_to is None else up_to) // size
         # The blocks of the locked path come first in the block table. If the last computed block is
         # the path's last block, there is nothing new.
         if end == 0 or request.block_table[end - 1] in node.blocks[-1:]:

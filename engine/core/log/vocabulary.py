@@ -233,7 +233,8 @@ class Preempted(Event):
     """A running request lost all its blocks and went to the front of the queue.
 
     Its row in a step that is still being computed leaves that step's plan: the KV is lost, and only the
-    token counts. `needed_by` is the request that lacked blocks, possibly the victim itself.
+    token counts; with SGLang's scheduler it is dropped, too. `needed_by` is the request that lacked
+    blocks, possibly the victim itself; -1 if a more urgent request took its seat or its memory.
     `refunded` tokens, which the victim had already been given in this step, went back to the budget.
     """
 

@@ -290,7 +290,11 @@ class Scheduler:
                     reason, need, have = obstacle
                     behind = len(self.waiting) - deferred - 1
                     return v.Blocked(request.id, reason, behind, need, have)
-                self._admit(plan, request, match)
+                self._admit(request, match)
+                count = min(request.num_uncomputed_tokens, plan.budget, plan.longest)
+                copies = self.cache.allocate_slots(request, count)
+                assert copies is not None, "an admitted request's first chunk fits"
+                self._add_row(plan, request, count, copies)
         return None
 
     def _batch_obstacle(self, plan: Plan, request: Request) -> _Obstacle | None:
@@ -334,7 +338,8 @@ class Scheduler:
                 return "reserved_blocks", need, have
         return None
 
-    def _admit(self, plan: Plan, request: Request, match: PrefixMatch) -> None:
+    def _admit(self, request: Request, match: PrefixMatch) -> None:
+        """Move a request from the queue to the running requests."""
         key = list(self.waiting.key(request))
         resumed = request.preemptions > 0
         if self.adapters is not None:
@@ -349,10 +354,6 @@ class Scheduler:
             self.cache.tiers.fetch(request)
         if not resumed and self.on_served is not None:
             self.on_served(request, request.num_uncomputed_tokens, 0)
-        count = min(request.num_uncomputed_tokens, plan.budget, plan.longest)
-        copies = self.cache.allocate_slots(request, count)
-        assert copies is not None, "an admitted request's first chunk fits"
-        self._add_row(plan, request, count, copies)
 
     def _free_seats(self) -> int:
         seats = self.config.max_batch_size

@@ -19,6 +19,7 @@ from engine.core.log.state import common_length
 from engine.simulation.facts import Fact, Knowledge, knowledge
 from visualizer.reading.messages import moved_words
 from visualizer.reading.why.find import request_named, request_names
+from visualizer.reading.why.log_index import WhyError
 from visualizer.reading.why.miss import MissKind, WhyMissed
 from visualizer.reading.why.prompts import Prompts
 from visualizer.reading.why.scoring import Unscored
@@ -40,8 +41,14 @@ def why_missed(log: EventLog, request: int | str) -> WhyMissed:
 
     request  its id or its label; a sample has the answer of the request that it forked from
 
-    Raises WhyError for a request that is not in the log.
+    Raises WhyError for a request that is not in the log, and if the log does not know what was found.
     """
+    started = log[0] if len(log) else None
+    source = started.source if isinstance(started, v.RunStarted) else {}
+    if knowledge(source, "cached_tokens") == "unknown":
+        raise WhyError(
+            "the log does not say what was found in the cache; with token ids, what_if(log) infers it"
+        )
     names = request_names(log)
     return _Search(log, request_named(names, request), names).answer()
 
