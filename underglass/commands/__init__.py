@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import underglass.shadowed  # noqa: F401 (first: it names a file that hides one of our packages)
+from underglass.commands.bench import bench
 from underglass.commands.class_ import serve_class
 from underglass.commands.command import OneLineGroup, SectionedCommand
 from underglass.commands.environment import FROM_ENVIRONMENT, option
@@ -132,6 +133,10 @@ app.command(
     short_help="Measure how many requests per second a server can take.",
     context_settings=FROM_ENVIRONMENT,
 )(sweep)
+app.command(
+    cls=SectionedCommand,
+    short_help="Judge scheduling policies on recorded traces.",
+)(bench)
 app.command(
     name="tell", cls=SectionedCommand, short_help="Tell what happened in a log, in a few scenes."
 )(tell_me)

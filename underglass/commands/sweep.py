@@ -14,11 +14,13 @@ from underglass.commands.read_log import read_named
 from underglass.commands.what_if import parsed_settings
 
 if TYPE_CHECKING:
+    from engine.core.config import EngineConfig
     from engine.core.log.log import EventLog
     from engine.simulation.capacity.curve import Sweep
     from engine.simulation.capacity.load import Load
     from engine.simulation.capacity.point import Point
     from engine.simulation.capacity.simulated import Serve
+    from engine.simulation.cost_runner import Cost
     from engine.simulation.workload import Length
 
 SIMULATOR = "simulator"
@@ -94,7 +96,7 @@ def sweep(  # noqa: PLR0917 (typer needs one parameter per option)
     ] = None,
     trace: Annotated[
         Path | None,
-        _load("Arrivals, lengths and prefixes of a Mooncake trace or of a log.", "none"),
+        _load("Arrivals, lengths and prefixes of a recorded trace or of a log.", "none"),
     ] = None,
     shrink: Annotated[int | None, _load("Divide the trace's lengths by this.", "1", min=1)] = None,
     seed: Annotated[int | None, _load("Seed of the random numbers.", "0")] = None,
@@ -196,7 +198,10 @@ def _target(  # noqa: PLR0917
             if len(values) > 1:
                 fail(f"{name} must have one value, got {len(values)}")
             changes[name] = values[0]
-        return _on_machine(machine, changes) if machine else simulated(_config(changes))
+        if machine is None:
+            return simulated(_config(changes))
+        config, cost = on_machine(machine, changes)
+        return simulated(config, cost=cost)
     if not target.startswith(("http://", "https://")):
         fail(f'TARGET must be a URL or "{SIMULATOR}", got {target}')
     if settings or machine:
@@ -218,11 +223,10 @@ def _config(changes: dict[str, Any]) -> Any:
     return EngineConfig(**changes)
 
 
-def _on_machine(name: str, changes: dict[str, Any]) -> "Serve":
-    """Return a simulated engine with a log's settings, on a machine that was fitted to the log."""
+def on_machine(name: str, changes: dict[str, Any]) -> "tuple[EngineConfig, Cost]":
+    """Return a log's settings with changes, and the prices of a machine that was fitted to the log."""
     from engine.core.log.log import EventLog
     from engine.core.log.vocabulary import Keyframe, KeyframeState, RunStarted
-    from engine.simulation.capacity.simulated import simulated
     from engine.simulation.fit import fit, held_back
     from engine.simulation.what_if import changed_config
 
@@ -237,7 +241,7 @@ def _on_machine(name: str, changes: dict[str, Any]) -> "Serve":
     tell(f"the machine of {name}: {machine}")
     if (error := held_back(log)) is not None:
         tell(str(error))
-    return simulated(changed_config(started, changes), cost=machine.cost)
+    return changed_config(started, changes), machine.cost
 
 
 def _log_at(url: str) -> "EventLog":
@@ -285,17 +289,17 @@ def _length(name: str, text: str) -> "Length":
 
 
 def _recorded(name: str, shrink: int) -> Any:
-    """Return the requests of a Mooncake trace, or of a log."""
+    """Return the requests of a recorded trace, or of a log."""
     from engine.core.log.log import EventLog
-    from engine.simulation.mooncake import MooncakeError, workload_from_mooncake
+    from engine.simulation.traces import TraceError, read_trace
     from engine.simulation.workload import Workload
 
     try:
-        return workload_from_mooncake(name, shrink=shrink)
-    except MooncakeError:
+        return read_trace(name, shrink=shrink).workload(max_tokens=None)
+    except TraceError:
         log = read_named(name)
         if not isinstance(log, EventLog):
-            fail(f"{name} must be a Mooncake trace or the log of one engine")
+            fail(f"{name} must be a recorded trace or the log of one engine")
         return Workload.from_log(log, "time")
 
 

@@ -62,7 +62,7 @@ type Total = [
 ];
 
 /** a table whose first line has the heads */
-export type Study = { table: string[][]; statements: string[] };
+export type Study = { table: string[][]; statements: string[]; title?: string };
 
 /** where the runs part */
 export interface Difference {

@@ -65,7 +65,7 @@ export function totalsTable({ totals, names }: Facts) {
 }
 
 /** The recorded run, its replays, and how far each number can be trusted. */
-export function studyTable({ table: [heads, ...lines], statements }: Study) {
+export function studyTable({ table: [heads, ...lines], statements, title }: Study) {
   const rows = lines.map(([name, ...cells]) =>
     h("tr", h("th", { scope: "row" }, name), ...cells.map((text) => h("td", text))),
   );
@@ -76,7 +76,11 @@ export function studyTable({ table: [heads, ...lines], statements }: Study) {
   const table = h(
     "table.totals",
     { "aria-label": "The recorded run and its replays" },
-    h("caption.small.muted", h("strong", "What if"), " recorded, replayed, changed"),
+    h(
+      "caption.small.muted",
+      h("strong", title ?? "What if"),
+      title ? "" : " recorded, replayed, changed",
+    ),
     h("thead", h("tr", ...columns)),
     h("tbody", ...rows),
   );
