@@ -43,7 +43,7 @@ OTHERS: dict[str, Any] = {
     "priority_scheduling_preemption_threshold": 10,
     "retraction_policy": "length",
 }
-POLICIES = ("fcfs", "lpm")  # those that Underglass has, too
+POLICIES = ("fcfs", "lpm", "priority")  # those that Underglass has, too
 CLIP_MAX_NEW_TOKENS = 4096  # what SGLang's forecast counts of an output at most
 
 
@@ -190,6 +190,8 @@ class Recorder:
         }
         if one.schedule_policy not in POLICIES:
             values["schedule_policy"] = one.schedule_policy
+        if one.enable_priority_scheduling and one.schedule_policy != "fcfs":
+            values["enable_priority_scheduling"] = True
         return {
             f"server_args.{name}": value
             for name, value in values.items()
@@ -202,6 +204,8 @@ class Recorder:
 
         one, page = self._scheduler, self._scheduler.page_size
         chunk, policy = one.chunked_prefill_size, one.schedule_policy
+        if one.enable_priority_scheduling and policy == "fcfs":
+            policy = "priority"
         pages = one.max_total_num_tokens // page
         return {
             "token_budget": chunk or one.max_prefill_tokens,
@@ -211,7 +215,7 @@ class Recorder:
             "max_kv_tokens": pages * page,
             "num_blocks": pages,
             "block_size": page,
-            "policy": "priority" if one.enable_priority_scheduling else policy,
+            "policy": policy if policy in POLICIES else "fcfs",
             "async_scheduling": bool(one.enable_overlap),
             "chunked_prefill": chunk is not None,
             "prefix_cache": "off" if one.tree_cache.disable else "radix",

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from engine.core.log import LogError
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.simulation.reproduced import reproduced
-from engine.simulation.what_if import what_if
 from tests.parity.recorded_steps import read_recording
 from tests.sources.kv_feed import chains
+from underglass.commands import app
 from visualizer import read
 from visualizer.reading.summary import summary
 from visualizer.reading.why import WhyError, why
@@ -122,6 +122,18 @@ def test_a_recording_of_the_scheduler_tells_only_what_it_knows() -> None:
     assert reasons == {"expected_tokens", "token_budget"}
     with pytest.raises(WhyError, match="does not say what was found"):
         read(log).why_missed(5)
-    replay = what_if(log)
-    assert reproduced(log, replay).first is None
-    assert "12 of its 14 prompt tokens were cached" in str(read(replay).why_missed(5))
+
+
+def test_blocks_and_hits_of_such_a_recording_are_inferred(tmp_path: Path) -> None:
+    """A replay decides each step as SGLang did, so its memory is that of the recorded run."""
+    recording, out = FIXTURES / "sglang_recording.jsonl.gz", tmp_path / "full.jsonl"
+    result = CliRunner().invoke(app, ["infer", str(recording), str(out)])
+    assert result.exit_code == 0, result.output
+    log, full, state = read_recording(recording), read_recording(out), State()
+    for event in full:
+        state.apply(event)
+    assert len(state.free) + sum(len(one.blocks) for one in state.nodes.values()) == len(state.refs)
+    ends = [[one.t for one in each.of(v.StepFinished)] for each in (log, full)]
+    assert set(map(str, ends[1])) <= set(map(str, ends[0]))
+    assert str(read(full).why_missed(5)).startswith("5: 12 of its 14 prompt tokens were cached")
+    assert read(full).knowledge.facts("inferred") and not full.of(v.Admitted)[0].resumed

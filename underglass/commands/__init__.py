@@ -12,6 +12,7 @@ from underglass.commands.command import OneLineGroup, SectionedCommand
 from underglass.commands.environment import FROM_ENVIRONMENT, option
 from underglass.commands.grade import grade
 from underglass.commands.index import index_logs
+from underglass.commands.infer import infer
 from underglass.commands.kv import kv
 from underglass.commands.lab import lab
 from underglass.commands.listen import listen
@@ -153,6 +154,9 @@ app.command(
     cls=SectionedCommand,
     short_help="Write a log's index, with which it opens at once.",
 )(index_logs)
+app.command(
+    cls=SectionedCommand, short_help="Add blocks, hits and evictions to a recording of SGLang."
+)(infer)
 
 
 @app.command(cls=SectionedCommand, short_help="Train the bundled model from scratch.")

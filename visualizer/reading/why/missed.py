@@ -47,7 +47,7 @@ def why_missed(log: EventLog, request: int | str) -> WhyMissed:
     source = started.source if isinstance(started, v.RunStarted) else {}
     if knowledge(source, "cached_tokens") == "unknown":
         raise WhyError(
-            "the log does not say what was found in the cache; with token ids, what_if(log) infers it"
+            "the log does not say what was found in the cache; `underglass infer` may add it"
         )
     names = request_names(log)
     return _Search(log, request_named(names, request), names).answer()
