@@ -1,5 +1,6 @@
 """What is known of the steps and the requests of a log, with or without an index."""
 
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
@@ -13,11 +14,12 @@ from visualizer.indexed.index_file import IndexFile
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.sources.collector import without_gc
 
-# What a question about all requests does without, because a long log has too much of it for memory.
+# What a question about all requests does without, because a long log has much of it.
 LONG = frozenset(
     "tokens texts hashes token_steps logprobs drafted forced masks segments before "
     "sampling extra_key admissions".split()
 )
+_BRIEF = {"id", "index", "label", "n", "forked"}
 _Kind = TypeVar("_Kind", bound=Fact)
 
 
@@ -32,11 +34,7 @@ class _Each(Generic[_Kind]):
 
 
 class Known:
-    """The facts of a log, by kind.
-
-    finished, plans   have the same steps in the same order
-    requests          in order of appearance; if an index has them, without what is `LONG`
-    """
+    """The facts of a log, by kind. `finished` and `plans` have the same steps in the same order."""
 
     def __init__(self, facts: Iterable[Fact]) -> None:
         by_kind: dict[type[Fact], list[Any]] = {}
@@ -45,17 +43,22 @@ class Known:
         self.steps: Iterable[Steps] = by_kind.get(Steps, [])
         self.finished: Iterable[Finished] = by_kind.get(Finished, [])
         self.plans: Iterable[Plans] = by_kind.get(Plans, [])
-        self.requests: list[Request] = by_kind.get(Request, [])
-        self.requests.sort(key=lambda one: one.index)
+        self._requests: list[Request] = by_kind.get(Request, [])
+        self._requests.sort(key=lambda one: one.index)
         self.run: Run = by_kind[Run][0]
 
     def each_request(self, *names: str) -> Iterable[Request]:
         """Return the requests in any order, with these `LONG` fields."""
-        return self.requests
+        return self._requests
 
     def request(self, id_: int) -> Request | None:
         """Return a request with all that is known of it; None: the log does not have it."""
-        return next((one for one in self.requests if one.id == id_), None)
+        return next((one for one in self._requests if one.id == id_), None)
+
+    @property
+    def names(self) -> Iterable[tuple[int, str, int]]:
+        """The id, the label and the number of samples of each request, in order of appearance."""
+        return [(one.id, one.label, _samples(one)) for one in self._requests]
 
     @property
     def unit(self) -> Literal["us", "steps"]:
@@ -72,11 +75,11 @@ class Known:
     @property
     def labels(self) -> dict[int, str]:
         """The labels of all requests, and of all samples that they ask for."""
-        labels: dict[int, str] = {}
-        for one in self.requests:
-            samples = one.n if one.forked is None else 1
-            labels |= {one.id + sample: one.label for sample in range(samples)}
-        return labels
+        return {
+            request + sample: label
+            for request, label, samples in self.names
+            for sample in range(samples)
+        }
 
 
 class IndexedKnown(Known):
@@ -95,15 +98,17 @@ class IndexedKnown(Known):
         [self.run] = cast("list[Run]", index.facts_in(len(index.directory.facts) - 1, Run))
 
     @cached_property
-    def requests(self) -> list[Request]:  # type: ignore[override]
-        """See `Known`."""
-        found: list[tuple[int, Any]] = []
+    def _table(self) -> "_Table":
+        table, others = _Table(), {*Request.__struct_fields__} - _BRIEF
         for number in range(len(self._index.directory.facts)):
-            some = self._index.facts_in(number, Request, without=LONG)
-            found += ((number, one) for one in some)
-        found.sort(key=lambda one: one[1].index)
-        self._part_of = {one.id: number for number, one in found}
-        return [one for _, one in found]
+            for one in self._index.facts_in(number, Request, without=others):
+                table.add(cast("Request", one), number)
+        return table
+
+    @property
+    def names(self) -> Iterable[tuple[int, str, int]]:
+        """See `Known`."""
+        return self._table.names()
 
     def each_request(self, *names: str) -> Iterable[Request]:
         """See `Known`."""
@@ -111,13 +116,45 @@ class IndexedKnown(Known):
 
     def request(self, id_: int) -> Request | None:
         """See `Known`. Only the part of the index that has the request is read again."""
-        if not self.requests or id_ not in self._part_of:
+        if (number := self._table.part_of(id_)) is None:
             return None
-        some = cast("list[Request]", self._index.facts_in(self._part_of[id_], Request))
+        some = cast("list[Request]", self._index.facts_in(number, Request))
         return next(one for one in some if one.id == id_)
 
     def _each(self, kind: type[_Kind], without: Collection[str] = ()) -> _Each[_Kind]:
         return _Each(lambda: self._index.facts(kind, without=without))
+
+
+def _samples(one: Request) -> int:
+    return one.n if one.forked is None else 1
+
+
+class _Table:
+    """The names of all requests, and which part of an index has each: a million fit into memory."""
+
+    def __init__(self) -> None:
+        self._ids, self._index, self._samples = array("q"), array("q"), array("i")
+        self._parts, self._labels = array("i"), list[str]()
+        self._same: dict[str, str] = {}  # equal labels of a part are one string
+
+    def add(self, one: Request, part: int) -> None:
+        """Add a request of a part."""
+        if not self._parts or self._parts[-1] != part:
+            self._same.clear()
+        self._ids.append(one.id)
+        self._index.append(one.index)
+        self._samples.append(_samples(one))
+        self._parts.append(part)
+        self._labels.append(self._same.setdefault(one.label, one.label))
+
+    def names(self) -> Iterator[tuple[int, str, int]]:
+        """See `Known`."""
+        for at in sorted(range(len(self._ids)), key=self._index.__getitem__):
+            yield self._ids[at], self._labels[at], self._samples[at]
+
+    def part_of(self, request: int) -> int | None:
+        """Return the part that has a request; None if there is no such request."""
+        return self._parts[self._ids.index(request)] if request in self._ids else None
 
 
 def known_of(log: EventLog) -> Known:

@@ -4,7 +4,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, chain, compress, pairwise
 from typing import Any
 
@@ -12,9 +12,10 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
+from engine.simulation.latencies import PausedTime
 from engine.simulation.quantile import quantile
-from visualizer.indexed.facts import Steps
-from visualizer.indexed.known import known_of
+from visualizer.indexed.facts import Request, Steps
+from visualizer.indexed.known import Known, known_of
 from visualizer.indexed.step_facts import COUNTS, TIMES
 from visualizer.logs import settings_of
 from visualizer.reading.durations import duration
@@ -109,35 +110,45 @@ class _Summary:
 
     def text(self) -> str:
         """See `summary`."""
-        known, knows, steps, requests = self.known, self.knows, self.steps, self.known.requests
-        # A request that was admitted before the log begins has 0 as that step.
-        prompts = [
-            one for one in requests if one.id == one.root and one.admitted and one.admitted[0]
-        ]
-        # Of a request that another replica began, its output may be cached, too.
-        found = sum(min(one.admitted[1], one.prompt_length) for one in prompts if one.admitted)
-        asked = sum(one.prompt_length for one in prompts)
-        output = None
-        if not knows.lacks("scheduled_tokens") and (requests or not knows.source):
-            each = known.each_request("token_steps")
-            output = sum(sum(map(bool, accumulate(one.token_steps))) for one in each)
+        known, knows, steps = self.known, self.knows, self.steps
+        count = tokens = found = asked = forced = 0
+        appeared = dict[str, int]()  # the first request that ended so
+        ends, firsts, gaps = Counter[str](), _FirstTokens(known), _Gaps(self.ends, self._first)
+        for one in known.each_request("token_steps", "forced"):
+            count += 1
+            tokens += sum(map(bool, accumulate(one.token_steps)))
+            forced += len(one.forced)
+            firsts.add(one)
+            gaps.add(one)
+            if one.finished is not None:
+                reason = one.finished[1]
+                ends[reason] += 1
+                appeared[reason] = min(one.index, appeared.get(reason, one.index))
+            # A request that was admitted before the log begins has 0 as that step.
+            if one.id == one.root and one.admitted and one.admitted[0]:
+                # Of a request that another replica began, its output may be cached, too.
+                found += min(one.admitted[1], one.prompt_length)
+                asked += one.prompt_length
+        is_known = not knows.lacks("scheduled_tokens") and (count or not knows.source)
+        output = tokens if is_known else None
         said = UNKNOWN if output is None else f"{output:,}"
-        ends = Counter(one.finished[1] for one in requests if one.finished is not None)
-        ended = dict(ends.most_common()) | {"unfinished": len(requests) - ends.total()}
+        ended = {
+            one: ends[one] for one in sorted(ends, key=lambda one: (-ends[one], appeared[one]))
+        }
+        ended |= {"unfinished": count - ends.total()}
         accepted, drafted = self.sums["accepted"], self.sums["drafted"]
-        forced = sum(len(one.forced) for one in known.each_request("forced"))
         blocks = settings_of(self.log)["num_blocks"]
         used = max((used for part in known.plans for used in part.used), default=0)
         evicted = f"{self.sums['evicted']:,} evicted"
         rows = {
-            "requests": f"{len(requests):,}{_in_brackets({k: n for k, n in ended.items() if n})}",
+            "requests": f"{count:,}{_in_brackets({k: n for k, n in ended.items() if n})}",
             "steps": f"{len(steps):,}{self._run_time(output)}",
             "tokens": f"{self.sums['tokens']:,} computed, {said} output"
             + _in_brackets(
                 {"forced": forced, "drafts accepted": accepted} if forced or accepted else {}
             ),
-            "TTFT": percentiles_text(list(self._first_tokens())),
-            "ITL": _percentiles_of(self._gaps()),
+            "TTFT": percentiles_text(firsts.values),
+            "ITL": _percentiles_of(gaps.counts(known.paused)),
             "prefix cache": f"{found:,} of {asked:,} prompt tokens found{_percent(found, asked)}",
             "drafts": self._drafts(accepted, drafted),
             "preemptions": f"{self.sums['preempted']:,}",
@@ -160,9 +171,9 @@ class _Summary:
             rows["KV blocks"] = evicted
         if knows.source:
             rows = {"source": knows.origin} | rows
-        if gaps := self.gaps:
+        if missing := self.gaps:
             rows["gaps"] = (
-                f"{len(gaps):,}, first: {gap_words(gaps[0]['count'], gaps[0]['message'])}"
+                f"{len(missing):,}, first: {gap_words(missing[0]['count'], missing[0]['message'])}"
             )
         if why := part_words(self.log):
             span = {"first": steps[0], "last": steps[-1]} if steps else {"first": 0, "last": 0}
@@ -206,39 +217,55 @@ class _Summary:
             return words
         return f"{words}: {three_digits(1e6 * output / busy)} output tokens/s"
 
-    def _first_tokens(self) -> Iterator[float]:
-        """Yield the TTFT of each request that has one, in ms."""
-        ends = array("d")
-        for done in self.known.finished:
-            ends.extend(math.nan if end is None else end for end in done.end)
-        paused = self.known.paused
-        for one in self.known.requests:
-            arrived: Any = one.arrived_at
-            end: Any = math.nan if one.first_token is None else ends[one.first_token]
-            if arrived is not None and not math.isnan(end):
-                yield (end - arrived - paused.between(arrived, end)) / US_PER_MS
 
-    def _gaps(self) -> Counter[float]:
-        """Return how often each time passed between consecutive tokens of a request, in ms."""
+class _FirstTokens:
+    """The TTFT of each request that has one, in ms: `values`."""
+
+    def __init__(self, known: Known) -> None:
+        self.values = array("d")
+        self._paused, self._ends = known.paused, array("d")
+        for done in known.finished:
+            self._ends.extend(math.nan if end is None else end for end in done.end)
+
+    def add(self, one: Request) -> None:
+        """Add a request."""
+        arrived: Any = one.arrived_at
+        end: Any = math.nan if one.first_token is None else self._ends[one.first_token]
+        if arrived is not None and not math.isnan(end):
+            self.values.append((end - arrived - self._paused.between(arrived, end)) / US_PER_MS)
+
+
+class _Gaps:
+    """How often each time passed between consecutive tokens of a request.
+
+    ends   when each step ended
+    first  the number of the first one
+    """
+
+    def __init__(self, ends: "array[float]", first: int) -> None:
+        self._ends, self._first = ends, first
         # The steps of neighbours: many tokens have the same, and most of them are successive steps.
-        successive, others = array("i", bytes(4 * len(self.ends))), Counter[tuple[int, int]]()
-        for one in self.known.each_request("token_steps"):
-            # Tokens from before the log begins are of step 0.
-            for pair in pairwise(step for step in accumulate(one.token_steps) if step):
-                if pair[1] == pair[0] + 1:
-                    successive[pair[0] - self._first] += 1
-                else:
-                    others[pair] += 1
-        paused, gaps = self.known.paused, Counter[float]()
-        first = self._first
-        pairs = (
-            (at + first, at + first + 1, count) for at, count in enumerate(successive) if count
-        )
-        for one_step, next_step, count in chain(pairs, ((*pair, n) for pair, n in others.items())):
-            ends: Any = self.ends[one_step - first], self.ends[next_step - first]
-            if not any(map(math.isnan, ends)):
-                before, end = ends
-                gaps[(end - before - paused.between(before, end)) / US_PER_MS] += count
+        self._successive, self._others = array("i", bytes(4 * len(ends))), Counter[Any]()
+
+    def add(self, one: Request) -> None:
+        """Add the tokens of a request."""
+        # Tokens from before the log begins are of step 0.
+        for pair in pairwise(step for step in accumulate(one.token_steps) if step):
+            if pair[1] == pair[0] + 1:
+                self._successive[pair[0] - self._first] += 1
+            else:
+                self._others[pair] += 1
+
+    def counts(self, paused: PausedTime) -> Counter[float]:
+        """Return how often each time passed, in ms."""
+        gaps, first = Counter[float](), self._first
+        counted = enumerate(self._successive, first)
+        pairs = (((at, at + 1), count) for at, count in counted if count)
+        for (one_step, next_step), count in chain(pairs, self._others.items()):
+            before, end = self._ends[one_step - first], self._ends[next_step - first]
+            if not (math.isnan(before) or math.isnan(end)):
+                paused_us = paused.between(before, end)
+                gaps[(end - before - paused_us) / US_PER_MS] += count
         return gaps
 
 

@@ -41,7 +41,7 @@ class EndedRequests:
         known = Known([*self._collector.facts(is_end=is_end), self._collector.run()])
         self._records.add(known)
         infer_others_prefill(self._steps.since(before - _NEAR))
-        for one in known.requests:
+        for one in known.each_request():
             life = self._records.life(one.id)
             assert life is not None
             yield time_of(self._records, life, {one.id: one.label or f"r{one.id}"})

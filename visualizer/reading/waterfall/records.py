@@ -207,7 +207,7 @@ class Records:
         """Return the records of a whole log."""
         known, records = known_of(log), cls()
         records.steps = table = StepTable(known.unit)
-        records.add(known)
+        records._add_run(known)
         table.infer_others_prefill()
         records.known = known
         return records
@@ -215,17 +215,22 @@ class Records:
     @property
     def labels(self) -> dict[int, str]:
         """The label of each request."""
+        if self.known is not None:
+            return {request: label for request, label, _ in self.known.names}
         return {one.id: one.label for one in self._requests.values()}
 
     def add(self, known: Known) -> None:
         """Add the steps and the requests that are known."""
+        self._add_run(known)
+        self._requests |= {one.id: one for one in known.each_request()}
+
+    def _add_run(self, known: Known) -> None:
         self.unit, self.paused, self.source = known.unit, known.paused, known.run.source
         for done in known.finished:
             if isinstance(self.steps, StepTable):
                 self.steps.add(done)
             else:
                 self._add_steps(done, self.steps)
-        self._requests |= {one.id: one for one in known.requests}
 
     def forget(self, request: int) -> None:
         """Forget a request."""

@@ -1,6 +1,5 @@
 """The names of a log's requests, and a request by its id or its label."""
 
-from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 
@@ -14,6 +13,7 @@ from visualizer.logs import Select
 from visualizer.reading.why.log_index import LogIndex, WhyError, requests_words
 
 _MOST = 5
+_COMPARED = 20_000  # names: comparing more of them takes long
 
 
 def request_names(log: EventLog | ClusterLog) -> dict[int, str]:
@@ -49,9 +49,11 @@ def selected_request(log: EventLog | ClusterLog, select: Select) -> int | None:
 
 def unique_names(labels: Mapping[int, str]) -> dict[int, str]:
     """Return each request's label, with its id if another one has the same; "r7" without a label."""
-    same = Counter(labels.values())
+    seen, same = set[str](), set[str]()
+    for label in labels.values():
+        (same if label in seen else seen).add(label)
     return {
-        request: f"{label} (r{request})" if label and same[label] > 1 else label or f"r{request}"
+        request: f"{label} (r{request})" if label and label in same else label or f"r{request}"
         for request, label in labels.items()
     }
 
@@ -65,23 +67,19 @@ def request_named(names: Mapping[int, str], key: int | str) -> int:
     """
     if key in names:
         return int(key)
-    by_name, by_label = dict[str, int](), dict[str, int]()
+    parts = dict[str, int]()  # labels of which the key is a part
     for request, name in names.items():
         label = name.removesuffix(f" (r{request})")
-        by_label.setdefault(label, request)
-        for one in (name, label, f"r{request}", str(request)):
-            by_name.setdefault(one, request)
-    if key in by_name:
-        return by_name[str(key)]
-    parts = [label for label in by_label if key and str(key) in label]
+        if key in (name, label, f"r{request}", str(request)):
+            return request
+        if key and str(key) in label:
+            parts.setdefault(label, request)
     if len(parts) == 1 and not str(key).isdigit():
-        return by_label[parts[0]]
-    near = [name for name in names.values() if key and str(key) in name]
-    near += [
-        name
-        for name in get_close_matches(str(key), list(names.values()), n=_MOST, cutoff=0.5)
-        if name not in near
-    ]
+        return next(iter(parts.values()))
+    near = [name for name in names.values() if key and str(key) in name][:_MOST]
+    if len(names) <= _COMPARED:
+        similar = get_close_matches(str(key), list(names.values()), n=_MOST, cutoff=0.5)
+        near += [name for name in similar if name not in near]
     known = requests_words(
         {one: name.removesuffix(f" (r{one})") * (name != f"r{one}") for one, name in names.items()}
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from visualizer.indexed.indexed_log import IndexedLog
-from visualizer.indexed.known import known_of
+from visualizer.indexed.known import Known, known_of
 
 _SHOWN = 6  # of the first and the last requests of a log
 
@@ -153,24 +153,44 @@ def index_of(log: EventLog) -> LogIndex:
                 indexes.append(at - first)
             elif status == "finished":
                 found.abandoned.add(number)
-    found.steps = _Steps(numbers, indexes)
+    found.steps = steps = _Steps(numbers, indexes)
     run = known.run
     found.classes = run.classes or None
     found.vocab = (run.tokenizer or {}).get("vocab_size", 0)
-    for one in known.requests:
+    found.labels = known.labels
+    found.spans = _Spans(known, steps, first, len(log))  # type: ignore[assignment]  # it is only read
+    return found
+
+
+class _Spans(Mapping[int, RequestSpan]):
+    """The spans of the requests that an index has, each made when it is asked for."""
+
+    def __init__(self, known: Known, steps: "_Steps", first: int, end: int) -> None:
+        self._known, self._steps, self._first, self._end = known, steps, first, end
+
+    def __len__(self) -> int:
+        return len(self._known.labels)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._known.labels)
+
+    def __getitem__(self, request: int) -> RequestSpan:
+        one = self._known.request(request)
+        if one is None:
+            for parent, _, samples in self._known.names:
+                if parent < request < parent + samples:  # it has not forked off
+                    return RequestSpan(None, self._end, parent, request - parent)
+            raise KeyError(request)
         # The scheduler could see it first in the step `examined`, so it arrived after the one before.
         after = one.examined if one.forked is None else one.forked[0] + 1
-        at = bisect_left(numbers, after)
-        begin = indexes[at - 1] + 1 if at else 0
-        end = len(log) if one.finished is None else one.finished[3] - first
-        if one.forked is None:
-            found._add(one.id, -1 if one.arrived is None else begin, one.n, one.label, len(log))
-            found.spans[one.id].end = end
-        else:
-            found.spans[one.id] = RequestSpan(begin, end, one.forked[1], one.sample)
-            found.labels[one.id] = one.label
-        found.spans[one.id].reason = one.finished[1] if one.finished else ""
-    return found
+        span = RequestSpan(self._steps.end_before(after), self._end)
+        if one.finished is not None:
+            span.end, span.reason = one.finished[3] - self._first, one.finished[1]
+        if one.forked is not None:
+            span.parent, span.sample = one.forked[1], one.sample
+        elif one.arrived is None:
+            span.begin = -1
+        return span
 
 
 class _Steps(Mapping[int, int]):
@@ -184,6 +204,11 @@ class _Steps(Mapping[int, int]):
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._numbers)
+
+    def end_before(self, step: int) -> int:
+        """Return the index after the last step before `step` was scheduled."""
+        at = bisect_left(self._numbers, step)
+        return self._indexes[at - 1] + 1 if at else 0
 
     def __getitem__(self, step: int) -> int:
         at = bisect_left(self._numbers, step)

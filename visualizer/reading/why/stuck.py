@@ -122,7 +122,7 @@ class _Queue:
         assert isinstance(event, v.StepScheduled)
         self.state, self.event, self.now = state, event, now
         self.names = unique_names(known.labels)
-        self.known = {one.id: one for one in known.requests}
+        self.known = {one.id: one for one in known.each_request() if one.id in state.waiting}
 
     def requests(self) -> list[Waiting]:
         """Return the waiting requests, in the queue's order."""
