@@ -5,10 +5,10 @@ One file for a gateway and all its replicas, JSON Lines like `EventLog`. It spli
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -108,6 +108,79 @@ class ReplicaRun:
         return self.parts[-1]
 
 
+class Growing(Protocol):
+    """The log of a part while it is split off."""
+
+    def append(self, event: Event, /) -> None:
+        """Add its next event."""
+
+    def end(self) -> EventLog:
+        """Return the log."""
+
+
+class _Collected(list[Event]):
+    """A part in memory."""
+
+    def end(self) -> EventLog:
+        return EventLog.from_events(self)
+
+
+class RunSplitter:
+    """Splits a cluster log, event by event, into the logs of its replicas' runs.
+
+    begin  makes the log of a part, which then gets its events
+    """
+
+    def __init__(self, begin: Callable[[], Growing]) -> None:
+        self._begin, self._counter = begin, RunCounter()
+        self._runs: dict[str, list[ReplicaRun]] = {}
+        self._growing: dict[str, Growing] = {}  # the latest part of each replica
+        self._joined: dict[str, list[ReplicaJoined]] = {}  # since its last event
+
+    def add(self, event: AnyClusterEvent) -> None:
+        """Add the next event of the cluster log."""
+        begins = self._counter.take(event)
+        if isinstance(event, ReplicaJoined):
+            self._joined.setdefault(event.replica, []).append(event)
+        elif isinstance(event, ReplicaLeft) and event.replica in self._runs:
+            self._runs[event.replica][-1].left.append(event)
+        elif isinstance(event, Of):
+            replica = event.replica
+            if begins in ("run", "part"):
+                self._end(replica)
+                self._growing[replica] = self._begin()
+            if begins == "run":
+                run = ReplicaRun(replica, self._counter.number(replica))
+                self._runs.setdefault(replica, []).append(run)
+            if begins != "known":
+                self._growing[replica].append(event.event)
+            self._runs[replica][-1].joined += self._joined.pop(replica, [])
+
+    def end(self) -> dict[str, list[ReplicaRun]]:
+        """Return the runs of each replica; see `ClusterLog.runs`."""
+        for replica in list(self._growing):
+            self._end(replica)
+        return self._runs
+
+    def _end(self, replica: str) -> None:
+        if replica in self._growing:
+            self._runs[replica][-1].parts.append(self._growing.pop(replica).end())
+
+
+def gateway_events(events: Iterable[AnyClusterEvent]) -> Iterator[AnyClusterEvent]:
+    """Yield what the gateway did, and each event that begins a part, with the one before it."""
+    before: dict[str, Of] = {}  # the last event of each replica, unless it was yielded
+    for event in events:
+        if not isinstance(event, Of):
+            yield event
+        elif isinstance(event.event, RunStarted | Keyframe):
+            if event.replica in before:
+                yield before.pop(event.replica)
+            yield event
+        else:
+            before[event.replica] = event
+
+
 class Part(NamedTuple):
     """What a cluster log has of a replica, from its start or a gap to the next: one engine's log.
 
@@ -172,31 +245,14 @@ class ClusterLog(JsonLines):
     @property
     def runs(self) -> dict[str, list[ReplicaRun]]:
         """Every run of each replica, by id, in the order in which they joined. Computed on access."""
-        runs: dict[str, list[ReplicaRun]] = {}
-        events: dict[str, list[list[Event]]] = {}  # of each replica's latest run
-        joined: dict[str, list[ReplicaJoined]] = {}  # since its last event
-        counter = RunCounter()
-        for one in self:
-            begins = counter.take(one)
-            if isinstance(one, ReplicaJoined):
-                joined.setdefault(one.replica, []).append(one)
-            elif isinstance(one, ReplicaLeft) and one.replica in runs:
-                runs[one.replica][-1].left.append(one)
-            elif isinstance(one, Of):
-                if begins == "run":
-                    run = ReplicaRun(one.replica, counter.number(one.replica))
-                    _end(runs.setdefault(one.replica, []), events.pop(one.replica, []))
-                    runs[one.replica].append(run)
-                    events[one.replica] = [[]]
-                elif begins == "part":
-                    events[one.replica].append([])
-                if begins != "known":
-                    events[one.replica][-1].append(one.event)
-                if one.replica in joined:
-                    runs[one.replica][-1].joined += joined.pop(one.replica)
-        for replica, parts in events.items():
-            _end(runs[replica], parts)
-        return runs
+        splitter = RunSplitter(_Collected)
+        for event in self:
+            splitter.add(event)
+        return splitter.end()
+
+    def gateway(self) -> Iterator[AnyClusterEvent]:
+        """Yield what the gateway did, and of the replicas' events those that a `RunCounter` needs."""
+        return gateway_events(self)
 
     @property
     def parts(self) -> list[Part]:
@@ -230,12 +286,6 @@ class ClusterLog(JsonLines):
         log = cls()
         log._events.extend(cls._decoded(data, ClusterDecoder().decode, "a cluster"))
         return log
-
-
-def _end(runs: list[ReplicaRun], parts: list[list[Event]]) -> None:
-    """Give the last run its events."""
-    if parts:
-        runs[-1].parts = list(map(EventLog.from_events, parts))
 
 
 def _name(run: ReplicaRun, runs: int, part: int) -> str:

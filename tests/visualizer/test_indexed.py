@@ -104,6 +104,9 @@ def test_a_cluster_log_has_the_same_index_for_python_and_the_browser(tmp_path):
         assert other.to_bytes() == log.to_bytes()
         assert (len(other), str(read(other).regimes)) == (len(log), str(read(log).regimes))
         assert summary(other) == summary(log)
+        for one, part in zip(other.parts, log.parts, strict=True):
+            assert (one.name, one.run.left, [*one.log]) == (part.name, part.run.left, [*part.log])
+        assert read(other).decision_rows == read(log).decision_rows
         log.save(tmp_path / f"{number}.lines")
         log.save(tmp_path / "damaged.lines")
         (tmp_path / "log.index").rename(tmp_path / f"{number}.cluster")

@@ -9,6 +9,7 @@ or changed has other ones. A change in the middle that leaves both ends as they 
 
 import hashlib
 import os
+import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import BinaryIO
 
 from engine.core.log import LogError
 from visualizer.indexed.index_file import MAGIC, IndexFile, index_writer
+from visualizer.indexed.replica_indexes import parts_folder
 from visualizer.sources import READERS
 from visualizer.sources.collector import without_gc
 from visualizer.sources.feed import Feed
@@ -47,6 +49,7 @@ def _trim(folder: Path, most: int) -> None:
         most -= times[one].st_size
         if most < 0:
             one.unlink(missing_ok=True)
+            shutil.rmtree(parts_folder(one), ignore_errors=True)
 
 
 def is_index(path: Path) -> bool:

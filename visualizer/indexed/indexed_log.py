@@ -2,10 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, NoReturn, overload
 
-from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.cluster_log import ClusterLog, ReplicaRun
 from engine.cluster.events import AnyClusterEvent
 from engine.core.log import EventLog, State
 from engine.core.log import vocabulary as v
@@ -94,7 +95,7 @@ class IndexedLog(EventLog):
 
 
 class IndexedClusterLog(ClusterLog):
-    """The same for the log of a cluster. The logs of its replicas are read at once."""
+    """The same for the log of a cluster. The logs of its replicas have indexes of their own."""
 
     def __init__(self, index: IndexFile) -> None:
         super().__init__()
@@ -108,6 +109,26 @@ class IndexedClusterLog(ClusterLog):
     def next_seq(self) -> int:
         """See `ClusterLog`."""
         return len(self)
+
+    @cached_property
+    def _folder(self) -> Path | None:
+        from visualizer.indexed.replica_indexes import split_index
+
+        return split_index(self.index)
+
+    @property
+    def runs(self) -> dict[str, list[ReplicaRun]]:
+        """See `ClusterLog`."""
+        from visualizer.indexed.replica_indexes import runs_in
+
+        return super().runs if self._folder is None else runs_in(self._folder)
+
+    def gateway(self) -> Iterator[AnyClusterEvent]:
+        """See `ClusterLog`."""
+        if self._folder is None:
+            return super().gateway()
+        index = IndexFile(self._folder / "gateway.index")
+        return (one for number in range(len(index.ends)) for one in index.events(number))
 
     def since(self, seq: int) -> list[AnyClusterEvent]:
         """See `ClusterLog`."""

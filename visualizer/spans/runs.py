@@ -32,7 +32,7 @@ class Runs:
         """Add a log that has ended."""
         parts = [("", log)] if isinstance(log, EventLog) else []
         if isinstance(log, ClusterLog):
-            for event in log:
+            for event in log.gateway():
                 self._note(event)
             parts = [(one.run.replica, one.log) for one in log.parts]
         for replica, part in parts:

@@ -1,11 +1,9 @@
 """One row per decision of a router: where a request went, why, and whether the prediction held."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from engine.cluster import events as c
-from engine.cluster.cluster_log import RunCounter
+from engine.cluster.cluster_log import ClusterLog, ReplicaRun, RunCounter
 from engine.core.log import vocabulary as v
 from visualizer.reading.rows.times import in_ms
 
@@ -44,22 +42,16 @@ class DecisionRow(msgspec.Struct, kw_only=True, gc=False):
     lost: bool = False
 
 
-def decision_rows(events: Iterable[c.ClusterEvent]) -> list[DecisionRow]:
+def decision_rows(log: ClusterLog) -> list[DecisionRow]:
     """Return one row per decision, in order."""
-    table = _Table()
-    later = list[tuple[c.Of, int]]()
-    counter = RunCounter()
-    for event in events:
+    table, counter = _Table(), RunCounter()
+    for event in log.gateway():
         counter.take(event)
-        if isinstance(event, c.Of):
-            # It may have arrived before the `placed` that names its request.
-            run = counter.number(event.replica)
-            table.align(event.replica, run)
-            later.append((event, run))
-        else:
-            table.add(event, counter)
-    for one in later:
-        table.add_outcome(*one)
+        table.add(event, counter)
+    # A replica's events may have arrived before the `placed` that names their request.
+    for part in log.parts:
+        for outcome in part.log.each(v.RunStarted, v.Keyframe, v.Admitted, v.StepFinished):
+            table.add_outcome(outcome, part.run)
     return table.rows
 
 
@@ -72,21 +64,13 @@ class _Table:
         self._routed: dict[int, int | None] = {}  # request -> when it was first routed
         # (replica, number of its run, its request) -> row
         self._placed: dict[tuple[str, int, int], DecisionRow] = {}
-        self._offsets: dict[str, int] = {}  # of each replica, now
-        self._clocks: dict[tuple[str, int], int] = {}  # (replica, number of its run) -> its offset
         self._block_sizes: dict[str, int] = {}
         self._vain: set[int] = set()  # the ids of rows whose tokens reach no client
         self._begun: set[int] = set()  # the ids of rows with a token
 
-    def align(self, replica: str, run: int) -> None:
-        """Set the clock of a run, whose next event comes."""
-        self._clocks[replica, run] = self._offsets.get(replica, 0)
-
     def add(self, event: c.ClusterEvent, runs: RunCounter) -> None:
         """Add what the gateway did."""
         match event:
-            case c.ReplicaJoined():
-                self._offsets[event.replica] = event.t.get("offset", 0)
             case c.Routed():
                 at = event.t.get("at")
                 before = self._latest.get(event.request)
@@ -118,9 +102,9 @@ class _Table:
             case c.RequestLost() if event.request in self._latest:
                 self._latest[event.request].lost = True
 
-    def add_outcome(self, of: c.Of, run: int) -> None:
-        """Add what happened on the replica, in a run."""
-        event, replica = of.event, of.replica
+    def add_outcome(self, event: v.Event, of: ReplicaRun) -> None:
+        """Add what happened in a run of a replica."""
+        replica, run = of.replica, of.number
         match event:
             case v.RunStarted():
                 self._block_sizes[replica] = event.settings["block_size"]
@@ -139,7 +123,7 @@ class _Table:
                 for gain in event.tokens:
                     row = self._placed.get((replica, run, gain.request))
                     if row is not None and id(row) not in self._vain:
-                        self._add_first_token(row, event.t["end"] + self._clocks[replica, run])
+                        self._add_first_token(row, event.t["end"] + of.offset)
 
     def _add_first_token(self, row: DecisionRow, at: int) -> None:
         """Note a token; a client that had tokens already has had its first one."""

@@ -23,7 +23,7 @@ def why_missed_in_cluster(log: ClusterLog, request: int | str) -> WhyMissed:
     """
     names, places = dict[int, str](), dict[int, tuple[Placed, int]]()
     counter = RunCounter()
-    for event in log:
+    for event in log.gateway():
         counter.take(event)
         match event:
             case Routed():

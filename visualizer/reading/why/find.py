@@ -24,7 +24,7 @@ def request_names(log: EventLog | ClusterLog) -> dict[int, str]:
     """
     if isinstance(log, ClusterLog):
         routed = dict[int, str]()
-        for event in log:
+        for event in log.gateway():
             if isinstance(event, Routed):
                 routed.setdefault(event.request, event.label)
         return unique_names(routed)

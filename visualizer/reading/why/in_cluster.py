@@ -78,7 +78,7 @@ class RequestWay:
         self.events = list[c.ClusterEvent]()
         placed = list[tuple[c.Placed, int]]()
         counter = RunCounter()
-        for event in log:
+        for event in log.gateway():
             counter.take(event)
             if getattr(event, "request", None) == self.number:
                 self.events.append(event)
