@@ -230,9 +230,9 @@ def _write_exports(
 
         typer.echo(to_perfetto(log, perfetto))
     if csv is not None:
-        typer.echo(write_csv(csv / "requests.csv", RequestRow, visualizer.read(log).request_rows))
-        typer.echo(write_csv(csv / "steps.csv", StepRow, visualizer.read(log).step_rows))
-        typer.echo(write_csv(csv / "tokens.csv", OutputTokenRow, visualizer.read(log).token_rows))
+        typer.echo(write_csv(csv / "requests.csv", RequestRow, visualizer.read(log).each_request))
+        typer.echo(write_csv(csv / "steps.csv", StepRow, visualizer.read(log).each_step))
+        typer.echo(write_csv(csv / "tokens.csv", OutputTokenRow, visualizer.read(log).each_token))
 
 
 def _growing(name: str) -> "tuple[LiveSource, str]":

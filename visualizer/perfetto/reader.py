@@ -19,7 +19,7 @@ class Reader:
         self._log = log
         self._trace = trace
         self._state = State()
-        self._has_times = all("start" in event.t for event in log.of(v.StepFinished))
+        self._has_times = all("start" in event.t for event in log.each(v.StepFinished))
         self._steps_read = 0
         self._now = _first_time(log) if self._has_times else 0  # the latest known time
         self._last: Step | None = None  # the finished step, until the next one starts

@@ -13,6 +13,7 @@ A log only records: `engine/core/log` appends, saves, loads and folds. Nothing h
 because each property is computed from the events when it is asked for.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, overload
 
@@ -82,16 +83,33 @@ class Reading:
     @property
     def request_rows(self) -> list[RequestRow]:
         """One row per request and sample, in order of appearance."""
-        return without_unknown(request_rows(self.log), REQUEST_FACTS, source_of(self.log))
+        return list(self.each_request)
 
     @property
     def step_rows(self) -> list[StepRow]:
         """One row per step, in order."""
-        return without_unknown(step_rows(self.log), STEP_FACTS, source_of(self.log))
+        return list(self.each_step)
 
     @property
     def token_rows(self) -> list[OutputTokenRow]:
         """One row per output token, in order of appearance."""
+        return list(self.each_token)
+
+    # The same, one after the other: a long log has too many for memory.
+
+    @property
+    def each_request(self) -> Iterator[RequestRow]:
+        """Yield `request_rows`."""
+        return without_unknown(request_rows(self.log), REQUEST_FACTS, source_of(self.log))
+
+    @property
+    def each_step(self) -> Iterator[StepRow]:
+        """Yield `step_rows`."""
+        return without_unknown(step_rows(self.log), STEP_FACTS, source_of(self.log))
+
+    @property
+    def each_token(self) -> Iterator[OutputTokenRow]:
+        """Yield `token_rows`."""
         return without_unknown(token_rows(self.log), TOKEN_FACTS, source_of(self.log))
 
     def request(self, key: int | str) -> RequestRow:

@@ -159,7 +159,7 @@ _OWN: _Values = (
 
 def numbers(log: EventLog) -> Numbers:
     """Return the measures of a run."""
-    rows = request_rows(log)
+    rows = list(request_rows(log))
     whole = [row.e2e_ms for row in rows if row.e2e_ms is not None]
     first = [row.ttft_ms for row in rows if row.ttft_ms is not None]
     return Numbers(

@@ -1,6 +1,7 @@
 """One row per request: what it asked for, what it got, and how long it took."""
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, quantiles
 from typing import Any
 
@@ -61,13 +62,17 @@ class RequestRow(msgspec.Struct, kw_only=True, gc=False):
     e2e_ms: float | None = None
 
 
-def request_rows(events: Iterable[v.Event]) -> list[RequestRow]:
-    """Return one row per request and sample, in order of appearance."""
+_OPEN = 64  # steps after its end in which a row may still change
+
+
+def request_rows(events: Iterable[v.Event]) -> Iterator[RequestRow]:
+    """Yield one row per request and sample, in order of appearance."""
     table = _Table()
     for event in events:
         table.add(event)
-    table.add_gaps()
-    return list(table.rows.values())
+        if isinstance(event, v.StepFinished):
+            yield from table.take()
+    yield from table.take(is_end=True)
 
 
 class _Table:
@@ -81,7 +86,7 @@ class _Table:
         self._admitted: dict[int, list[int]] = {}  # for the first time, by unfinished step
         self._drafts: dict[int, int] = {}  # by request, in this step
         # In ms, by request; not for requests with output from before the window.
-        self._gaps: dict[int, list[float]] = {}
+        self._gaps: dict[int, array[float]] = {}
 
     def add(self, event: v.Event) -> None:
         """Add the next event."""
@@ -113,13 +118,19 @@ class _Table:
                 row.finish_reason = event.reason
                 row.matched, row.message = event.matched, event.message
 
-    def add_gaps(self) -> None:
-        """Add the times between tokens to the rows."""
-        for request, gaps in self._gaps.items():
-            if gaps:
-                row = self.rows[request]
+    def take(self, *, is_end: bool = False) -> Iterator[RequestRow]:
+        """Yield and forget the first rows that no longer change; at the end, all."""
+        while self.rows:
+            request, row = next(iter(self.rows.items()))
+            is_over = row.finished_step is not None and row.finished_step < self._step - _OPEN
+            if not (is_over or is_end):
+                return
+            if gaps := self._gaps.pop(request, None):
                 row.itl_ms, row.itl_max_ms = fmean(gaps), max(gaps)
                 row.itl_p95_ms = _p95(gaps)
+            del self.rows[request]
+            self._latencies.forget(request)
+            yield row
 
     def _rejoin(self, state: v.KeyframeState) -> None:
         """Begin with a keyframe, which has only part of each request."""
@@ -144,11 +155,11 @@ class _Table:
                 preemptions=one.preemptions,
             )
             if not output:
-                self._gaps[one.id] = []
+                self._gaps[one.id] = array("d")
 
     def _arrived(self, event: v.RequestArrived) -> None:
         if not event.output:
-            self._gaps[event.request] = []
+            self._gaps[event.request] = array("d")
         self.rows[event.request] = RequestRow(
             request=event.request,
             label=event.label,
@@ -166,7 +177,7 @@ class _Table:
         )
 
     def _fork(self, event: v.Forked) -> None:
-        self._gaps[event.request] = []
+        self._gaps[event.request] = array("d")
         self.rows[event.request] = msgspec.structs.replace(
             self.rows[event.parent], request=event.request, sample=event.sample, preemptions=0
         )
@@ -203,9 +214,9 @@ class _Table:
         row.accepted_tokens = plus(row.accepted_tokens, gain.accepted)
         if row.request in self._gaps:
             gaps = self._latencies.gaps(gain, end)
-            self._gaps[row.request] += [gap for gap in gaps if gap is not None]
+            self._gaps[row.request].extend(gap for gap in gaps if gap is not None)
 
 
-def _p95(values: list[float]) -> float:
+def _p95(values: Sequence[float]) -> float:
     """Return the 95th percentile, interpolated linearly between the two nearest values."""
     return quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]

@@ -49,9 +49,8 @@ class OutputTokenRow(msgspec.Struct, gc=False):
     mass: float | None = None
 
 
-def token_rows(events: Iterable[v.Event]) -> list[OutputTokenRow]:
-    """Return one row per output token, in order of appearance."""
-    rows: list[OutputTokenRow] = []
+def token_rows(events: Iterable[v.Event]) -> Iterator[OutputTokenRow]:
+    """Yield one row per output token, in order of appearance."""
     counts: dict[int, int] = {}  # request -> output tokens so far
     latencies = Latencies()
     for event in events:
@@ -63,8 +62,7 @@ def token_rows(events: Iterable[v.Event]) -> list[OutputTokenRow]:
             case v.RequestArrived(output=begun) if begun:
                 counts[event.request] = len(begun)
             case v.StepFinished():
-                rows += _rows(event, counts, latencies)
-    return rows
+                yield from _rows(event, counts, latencies)
 
 
 def _rows(

@@ -1,6 +1,6 @@
 """Remove values that a foreign log does not know from its rows, because a count of 0 would be false."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -53,18 +53,18 @@ def source_of(log: EventLog) -> Mapping[str, Any]:
 
 
 def without_unknown(
-    rows: list[_Row], facts: Mapping[str, tuple[Fact, ...]], source: Mapping[str, Any]
-) -> list[_Row]:
-    """Return the rows after setting a column to None unless the source knows all of its `facts`."""
+    rows: Iterable[_Row], facts: Mapping[str, tuple[Fact, ...]], source: Mapping[str, Any]
+) -> Iterator[_Row]:
+    """Yield the rows after setting a column to None unless the source knows all of its `facts`."""
     unknown = [
         name
         for name, needed in facts.items()
         if any(knowledge(source, fact) == "unknown" for fact in needed)
     ]
-    for row in rows if unknown else ():
+    for row in rows:
         for name in unknown:
             setattr(row, name, None)
-    return rows
+        yield row
 
 
 def plus(count: int | None, more: int) -> int | None:
