@@ -176,20 +176,6 @@ def test_a_stream_has_the_calls_of_the_whole_answer(client, fields):
         assert reasons == [choice.finish_reason for choice in whole.choices]
 
 
-def test_logprobs_cover_every_token(url):
-    choices = deltas_of(url, **ONE, logprobs=True)
-    tokens = [
-        entry["token"]
-        for choice in choices
-        for entry in (choice["logprobs"] or {"content": []})["content"]
-    ]
-    body = ASKED | ONE | {"logprobs": True}
-    whole = post(url, "/v1/chat/completions", body).json()
-    expected = whole["choices"][0]["logprobs"]["content"]
-    assert tokens == [entry["token"] for entry in expected]
-    assert len(tokens) == whole["usage"]["completion_tokens"]
-
-
 def test_a_conversation_with_results_goes_on(client, url):
     """A result is part of the next prompt, and no mark in its text is one."""
     (first,) = complete(client, **ONE).choices

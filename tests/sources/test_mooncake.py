@@ -1,6 +1,5 @@
 """Mooncake's traces: real lines become a workload that shares what their hash ids share."""
 
-import gzip
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,6 @@ from engine.core.log.log import EventLog
 from engine.simulation.cost_runner import Cost
 from engine.simulation.mooncake import BLOCK, MooncakeError, workload_from_mooncake
 from engine.simulation.simulate import simulate
-from engine.simulation.what_if import what_if
 from engine.simulation.workload import Arrival
 from tests.engine.witness import common
 from tests.facts import assert_names, raises_naming
@@ -68,17 +66,6 @@ def test_the_simulated_hits_are_those_that_the_ids_allow() -> None:
         assert hits[number] == min(known, usable), number
         seen |= set(full)
     assert sum(hits.values()) > 300
-
-
-def test_a_packed_trace_is_read_as_far_as_it_is_needed(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl.gz"
-    path.write_bytes(gzip.compress(b"\n".join([*LINES[:3], b"not json"])))
-    assert len(workload_from_mooncake(path, max_requests=3).inputs) == 3
-    with raises_naming(MooncakeError, "line", 4):
-        workload_from_mooncake(path)
-    path.write_bytes(path.read_bytes()[:-20])
-    with raises_naming(MooncakeError, "gzip"):
-        workload_from_mooncake(path)
 
 
 def line(**changes: object) -> bytes:
@@ -138,23 +125,6 @@ def test_a_longer_trace_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     cut = read_source(b"\n".join(LINES[:30]) + b"\n")
     assert len(cut.of(v.RequestArrived)) == 20
     assert_names(cut[0].source["engine"], 20, 30)
-
-
-def test_what_if_finds_as_much_as_the_trace_shares(log: EventLog) -> None:
-    """The log has no tokens, but a replay with more memory finds what the trace itself shares."""
-    memory = 64_000
-    again = what_if(log, pinned="time", cost=reader.COST, max_kv_tokens=memory)
-    workload = workload_from_mooncake(TRACE, shrink=reader.SHRINK)
-    sizes = ("token_budget", "max_batch_size", "block_size")
-    settings = {name: log[0].settings[name] for name in sizes}
-    config = EngineConfig.like("vllm", **settings, max_kv_tokens=memory)
-    direct = simulate(workload, config, cost=reader.COST)
-
-    def hits(one: EventLog) -> list[tuple[int, int]]:
-        return [(event.request, len(event.blocks)) for event in one.of(v.Admitted)]
-
-    assert hits(again) == hits(direct)
-    assert sum(blocks for _, blocks in hits(again)) > sum(blocks for _, blocks in hits(log))
 
 
 def test_long_requests_are_simulated_up_to_a_number_of_tokens(
