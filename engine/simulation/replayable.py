@@ -180,6 +180,8 @@ class _Inventor:
         if samples == 1 and self._ends.get(request, "length") == "length":
             most = had + self._outputs[request]
         kept = {name: sampling[name] for name in _KEPT if name in sampling}
+        if self._ends.get(request) == "stop":  # by the invented token that ends a sequence
+            kept.pop("ignore_eos", None)
         return kept | {"max_tokens": max(1, most)}
 
     def _arrival(self, event: v.RequestArrived) -> v.RequestArrived:
