@@ -563,7 +563,7 @@ class _Checkpoints:
         """Commit a step. Its tokens for requests that were retracted in the meantime are dropped."""
         self.cache.checkpoint_due = self.scheduler.completing.pop(plan.step, set())
         kept = [at for at, row in enumerate(rows) if any(row is one for one in plan.rows)]
-        output: StepOutput = super().commit(
+        output: StepOutput = super().commit(  # type: ignore[misc]
             plan, [rows[at] for at in kept], [sampled[at] for at in kept]
         )
         return output
@@ -572,7 +572,7 @@ class _Checkpoints:
         """Release everything that a request holds."""
         if reason != "error" and request.num_computed_tokens >= request.prompt_length:
             self.cache.checkpoint(request, in_flight=True)
-        super().finish(request, reason, matched)
+        super().finish(request, reason, matched)  # type: ignore[misc]
 
 
 class NormalLoop(_Checkpoints, Loop):
