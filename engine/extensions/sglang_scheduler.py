@@ -44,6 +44,7 @@ from engine.core.scheduling.scheduler import Plan, Scheduler
 from engine.core.scheduling.waiting_queue import WaitingQueue
 from engine.core.speculation.drafter import Speculation
 from engine.extensions.sglang_cache import SGLangCache
+from engine.extensions.sglang_policies import DepthFirst
 
 INIT_NEW_TOKEN_RATIO = 0.7  # times `schedule_conservativeness`
 MIN_NEW_TOKEN_RATIO_FACTOR = 0.14
@@ -421,23 +422,24 @@ class SGLangScheduler(Scheduler):
 
     def _sort(self) -> None:
         """Sort the waiting requests in place, as the policy orders them."""
-        waiting, enabled = self.waiting.order, self.cache.tree.enabled
-        if (
-            isinstance(self.policy, LongestPrefixMatch)
-            and enabled
-            and not self.waiting.is_over_limit
-        ):
+        waiting, enabled, policy = self.waiting.order, self.cache.tree.enabled, self.policy
+        if enabled and isinstance(policy, LongestPrefixMatch) and not self.waiting.is_over_limit:
             self._sort_by_longest_prefix(waiting)
-        elif isinstance(self.policy, Fcfs | LongestPrefixMatch | Priority):
-            if self._by_priority:
-                waiting.sort(key=lambda request: request.priority)
-            if waiting and enabled:
-                if self._passes % REFRESH_INTERVAL == 0:
-                    for request in reversed(waiting[: LongestPrefixMatch.sort_limit]):
-                        self.cache.touch_prefix(request.tokens)
-                self._passes += 1
-        else:
+            return
+        if enabled and isinstance(policy, DepthFirst):
+            for request in waiting:
+                self.cache.touch_prefix(request.tokens)
+            policy.sort(waiting, self.cache.tree)
+            return
+        if self._by_priority:
+            waiting.sort(key=lambda request: request.priority)
+        elif not isinstance(policy, Fcfs | LongestPrefixMatch | DepthFirst):
             waiting[:] = self.waiting.in_order()
+        if waiting and enabled:
+            if self._passes % REFRESH_INTERVAL == 0:
+                for request in reversed(waiting[: LongestPrefixMatch.sort_limit]):
+                    self.cache.touch_prefix(request.tokens)
+            self._passes += 1
 
     def _sort_by_longest_prefix(self, waiting: list[Request]) -> None:
         """Sort by the length of the cached prefix. The order before decides among equals.

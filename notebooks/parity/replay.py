@@ -5,6 +5,7 @@ from engine.core.engine import Engine
 from engine.core.log.vocabulary import Preempted
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.scheduler import Plan
+from engine.extensions.sglang_policies import SGLANG_POLICIES
 from engine.simulation.cost_runner import CostRunner
 from parity.records import STOP, Arrivals, Row, Step, Workload
 
@@ -40,7 +41,7 @@ def sglang_config(workload: Workload) -> EngineConfig:
         max_batch_size=workload.max_batch_size,
         max_kv_tokens=workload.num_blocks * workload.block_size,
         block_size=workload.block_size,
-        policy=workload.policy,
+        policy="fcfs" if workload.policy in SGLANG_POLICIES else workload.policy,
         chunked_prefill=workload.chunked_prefill,
         prefix_cache="radix" if workload.prefix_cache else "off",
         async_scheduling=workload.async_scheduling,
@@ -119,5 +120,8 @@ def replay(
     outputs = {number: ask.output for number, ask in enumerate(workload.requests, start=1)}
     runner = CostRunner(1.0, 0.0, outputs=outputs, end_token=STOP)
     like_other = vllm_config if workload.scheduler == "vllm" else sglang_config
-    engine = Engine(runner, config or like_other(workload), clock=runner.clock)
+    policy = SGLANG_POLICIES.get(workload.policy)
+    engine = Engine(
+        runner, config or like_other(workload), clock=runner.clock, policy=policy and policy()
+    )
     return Player(workload, engine).play(like)
