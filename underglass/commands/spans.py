@@ -56,7 +56,9 @@ def spans(
         if follow:
             _follow(Path(file), runs, outbox, exporter)
         else:
-            runs.add_whole(read_named(file))
+            for _ in runs.add_whole(read_named(file)):
+                if outbox.is_full and not outbox.send(exporter):
+                    break
     except OSError as error:
         fail(f"cannot read {file}: {error.strerror or error}")
     except LogError as error:

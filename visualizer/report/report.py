@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import islice
+from heapq import nlargest
 from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
@@ -11,10 +11,11 @@ from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
 from engine.simulation.study import Study, study
 from visualizer.indexed.known import known_of
+from visualizer.indexed.part import replayed_part
 from visualizer.reading.reading import read
 from visualizer.reading.regimes import regimes_of
 from visualizer.reading.summary import percentiles_text, summary
-from visualizer.reading.waterfall import Waterfall
+from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.waterfall.picture import bars
 from visualizer.reading.waterfall.words import headline, helped, in_words
 from visualizer.report.blocks import Block, Heading, Picture, Table, Text
@@ -75,6 +76,8 @@ class _Report:
         self._known = known_of(log)
         self._regimes = regimes_of(log, self._known)
         self._waterfall: Waterfall = read(log).waterfall
+        self._first_tokens: list[tuple[float, int]] = []  # when each request arrived, and its TTFT
+        self._worst = nlargest(SLOWEST, self._times(), key=lambda one: (one.total, -one.request))
 
     def blocks(self, *, replays: bool) -> Iterator[Block]:
         """Yield the parts of the report."""
@@ -91,20 +94,25 @@ class _Report:
         if replays:
             yield from self._remedies()
 
+    def _times(self) -> Iterator[RequestTime]:
+        for one in self._waterfall.each():
+            if one.ttft is not None and one.arrived is not None:
+                self._first_tokens.append((one.arrived, one.ttft))
+            yield one
+
     def _meanwhile(self) -> Iterator[Block]:
         """What the limit did to the requests that arrived before it, meanwhile and after it."""
         if not self._regimes.limit:
             return
         yield Heading("Before, meanwhile and after")
         starts, ends = self._span()
-        times = [one for one in self._waterfall if one.ttft is not None and one.arrived is not None]
         rows = [["requests that arrived", "number", "TTFT"]]
         for words, begin, end in (
             ("before", float("-inf"), starts),
             ("meanwhile", starts, ends),
             ("after", ends, float("inf")),
         ):
-            values = [one.ttft for one in times if begin <= one.arrived < end]  # type: ignore[operator]
+            values = [ttft for arrived, ttft in self._first_tokens if begin <= arrived < end]
             if values:
                 rows.append([words, f"{len(values):,}", self._percentiles(values)])
         yield Table(rows, words=(0, 2))
@@ -147,7 +155,7 @@ class _Report:
         )
 
     def _slowest(self) -> Iterator[Block]:
-        times = [one for one in islice(self._waterfall, SLOWEST) if one.total]
+        times = [one for one in self._worst if one.total]
         if not times:
             return
         yield Heading(
@@ -171,7 +179,7 @@ class _Report:
             return
         yield Heading("What would have helped")
         try:
-            answer = study(self._log, names)
+            answer = study(replayed_part(self._log), names)
         except (LogError, ConfigError, ValueError) as error:
             yield Text(f"This log cannot be replayed with other settings: {error}")
             return

@@ -35,6 +35,11 @@ class Outbox(SpanProcessor):
         self.dropped = 0
         self._kept: list[ReadableSpan] = []
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there are enough spans for a message."""
+        return len(self._kept) >= _BATCH
+
     def on_end(self, span: ReadableSpan) -> None:
         """Keep a span."""
         if len(self._kept) < _MOST:

@@ -1,7 +1,7 @@
 """The runs of a log and their spans: an engine has one after the other, a cluster several at once."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import ClusterStarted, Of, ReplicaJoined
@@ -28,8 +28,8 @@ class Runs:
         self._began: int | None = None  # when the gateway began, in microseconds since 1970
         self._offsets: dict[str, int] = {}  # from a replica's times to the gateway's
 
-    def add_whole(self, log: EventLog | ClusterLog) -> None:
-        """Add a log that has ended."""
+    def add_whole(self, log: EventLog | ClusterLog) -> Iterator[None]:
+        """Add a log that has ended; yield after each request, so that its spans can be sent."""
         parts = [("", log)] if isinstance(log, EventLog) else []
         if isinstance(log, ClusterLog):
             for event in log.gateway():
@@ -37,8 +37,11 @@ class Runs:
             parts = [(one.run.replica, one.log) for one in log.parts]
         for replica, part in parts:
             if len(part):
-                ended = (one for one in read(part).waterfall if one.reason is not None)
-                self._add(self._spans(part[0], replica), ended)
+                spans = self._spans(part[0], replica)
+                for one in read(part).waterfall.each():
+                    if one.reason is not None:
+                        self._add(spans, (one,))
+                        yield
 
     def add(self, events: Iterable[LogEvent]) -> None:
         """Add the next events of a log that grows. Raises LogError for one that does not fit."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from engine.core.log import EventLog
 from engine.simulation.latencies import PausedTime
 from visualizer.indexed import facts
-from visualizer.indexed.known import Known, known_of
+from visualizer.indexed.known import LONG, Known, known_of
 
 _ROWS = {"prefill", "catchup", "decode"}
 _KEPT = 100_000  # steps as objects, because requests that are asked about have many in common
@@ -252,8 +252,15 @@ class Records:
     def life(self, request: int) -> Life | None:
         """Return what is known of a request; None: the log does not have it."""
         known = self.known.request(request) if self.known else self._requests.get(request)
-        if known is None:
-            return None
+        return None if known is None else self.life_of(known)
+
+    def lives(self) -> Iterator[Life]:
+        """Yield what is known of each request of a whole log, in any order."""
+        assert self.known is not None
+        return map(self.life_of, self.known.each_request(*LONG))
+
+    def life_of(self, known: facts.Request) -> Life:
+        """Return what is known of a request."""
         arrived: Any = known.arrived_at if self.unit == "us" else known.begins_at
         life = Life(
             id=known.id,

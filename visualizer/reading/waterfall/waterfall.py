@@ -137,6 +137,10 @@ class Waterfall:
             self._known[request] = time_of(self._records, life, self.names)
         return self._known[request]
 
+    def each(self) -> Iterator[RequestTime]:
+        """Yield the time of each request, in any order. A long log has too many to keep them all."""
+        return (time_of(self._records, life, self.names) for life in self._records.lives())
+
     def __iter__(self) -> Iterator[RequestTime]:
         times = (self[request] for request in self.requests)
         return iter(sorted(times, key=lambda one: -one.total))
