@@ -110,6 +110,10 @@ class IndexedKnown(Known):
         """See `Known`."""
         return self._table.names()
 
+    def index_of(self, id_: int) -> int:
+        """Return which of all requests and samples it was, in order of appearance."""
+        return self._table.index_of(id_)
+
     def each_request(self, *names: str) -> Iterable[Request]:
         """See `Known`."""
         return self._each(Request, LONG - {*names})
@@ -151,6 +155,10 @@ class _Table:
         """See `Known`."""
         for at in sorted(range(len(self._ids)), key=self._index.__getitem__):
             yield self._ids[at], self._labels[at], self._samples[at]
+
+    def index_of(self, request: int) -> int:
+        """Return which of all requests it was."""
+        return self._index[self._ids.index(request)]
 
     def part_of(self, request: int) -> int | None:
         """Return the part that has a request; None if there is no such request."""

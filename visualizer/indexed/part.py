@@ -18,8 +18,8 @@ def replayed_part(log: EventLog, first: int | None = None, last: int | None = No
     """
     if first is last is None and len(log) <= MOST:
         return log
-    end = len(log) if last is None else _begin(log, last + 1)
-    begin = _next_step(log, max(0, end - MOST)) if first is None else _begin(log, first)
+    end = len(log) if last is None else begin_of(log, last + 1)
+    begin = _next_step(log, max(0, end - MOST)) if first is None else begin_of(log, first)
     if not begin < end:
         raise LogError(
             f"the log has no steps from {first or 1} to {'its end' if last is None else last}"
@@ -27,7 +27,7 @@ def replayed_part(log: EventLog, first: int | None = None, last: int | None = No
     return LogPart.cut(log, begin, end)
 
 
-def _begin(log: EventLog, step: int) -> int:
+def begin_of(log: EventLog, step: int) -> int:
     """Return the index of the event with which a step starts, or the length of the log."""
     begin = 0
     if isinstance(log, IndexedLog):

@@ -8,7 +8,7 @@ sliding layers, a hit also ends where they lack a part of the window before each
 If a foreign log has no tokens but the hashes of their blocks, whole blocks are compared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 
@@ -17,6 +17,7 @@ from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.state import common_length
 from engine.simulation.facts import Fact, Knowledge, knowledge
+from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.reading.messages import moved_words
 from visualizer.reading.why.find import request_named, request_names
 from visualizer.reading.why.log_index import WhyError
@@ -50,24 +51,30 @@ def why_missed(log: EventLog, request: int | str) -> WhyMissed:
             "the log does not say what was found in the cache; `underglass infer` may add it"
         )
     names = request_names(log)
-    return _Search(log, request_named(names, request), names).answer()
+    found = request_named(names, request)
+    if isinstance(log, IndexedLog):
+        from visualizer.reading.why.missed_indexed import missed_from_index
+
+        if (answer := missed_from_index(log, found, names)) is not None:
+            return answer
+    return Search(found, names, Prompts.of(log, found), State()).answer(log)
 
 
-class _Search:
-    """A single pass over the log, up to the request's admission."""
+class Search:
+    """A single pass over the events up to the request's admission; `state` is that before them."""
 
-    def __init__(self, log: EventLog, request: int, names: Mapping[int, str]) -> None:
-        self.log, self.id, self.names = log, request, names
-        self.state, self.unscored = State(), Unscored()
-        self.prompts = Prompts.of(log, request)
-        self.own = self.prompts.own
+    def __init__(
+        self, request: int, names: Mapping[int, str], prompts: Prompts, state: State
+    ) -> None:
+        self.id, self.names = request, names
+        self.state, self.unscored = state, Unscored()
+        self.prompts, self.own = prompts, prompts.own
         # The last eviction of each block of the prompt, by its index.
         self.evicted: dict[int, tuple[int, _Eviction]] = {}
 
-    def answer(self) -> WhyMissed:
+    def answer(self, log: Iterable[v.Event]) -> WhyMissed:
         """Fold up to the admission and look at that moment."""
-        root = self.prompts.asked
-        events = iter(self.log)
+        root, events = self.prompts.asked, iter(log)
         for event in events:
             if isinstance(event, v.Admitted) and event.request == root and not event.resumed:
                 answer = self._admitted(event)

@@ -4,12 +4,14 @@ Where token ids are unknown (-1), each token of a block is replaced by the block
 it: hashes cover all tokens before them, so equal hashes mean equal prefixes.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.state import ROOT, NodeState, common_length
+from visualizer.indexed.facts import Request
 
 Tokens = list[int | str]
 
@@ -62,7 +64,10 @@ class Prompts:
                 case v.RunStarted():
                     size = event.settings["block_size"]
                 case v.RequestArrived() if event.request <= request < event.request + event.n:
-                    prompts.asked, prompts.own = event.request, _with_hashes(event, size)
+                    prompts.asked, prompts.own = (
+                        event.request,
+                        with_hashes(event, event.prompt, size),
+                    )
                     prompts._set_key(event.request, event.extra_key)
                     break
                 case v.Keyframe():
@@ -92,7 +97,7 @@ class Prompts:
                     self._set_key(request.id, request.extra_key)
             case v.RequestArrived():
                 self.arrived.add(event.request)
-                tokens = [*_with_hashes(event, state.block_size), *event.output]
+                tokens = [*with_hashes(event, event.prompt, state.block_size), *event.output]
                 self._add(event.request, tokens, list(event.texts))
                 self._set_key(event.request, event.extra_key)
             case v.Admitted():
@@ -113,6 +118,39 @@ class Prompts:
                 depth = sum(1 for _ in _above(event.parent, state))
                 for index, node in enumerate(event.nodes, start=depth):
                     self._node_tokens[node] = tokens[index * size : (index + 1) * size]
+
+    @classmethod
+    def at(
+        cls,
+        asked: Request,
+        state: State,
+        ended: Iterable[tuple[bool, Similar]],
+        living: Mapping[int, tuple[int, Tokens | None]],
+    ) -> "Prompts":
+        """Return the prompts at a moment in the middle of a log.
+
+        asked   the request; it has not been admitted
+        ended   of other requests, what they have in common with it, and whether they may share KV
+        living  by request: which of all arrivals it was, and its prompt, unless that has no token in
+                common with the one that is asked about
+        """
+        prompts, size = cls(asked.id), state.block_size
+        prompts.own = with_hashes(asked, asked.tokens[: asked.prompt_length], size)
+        prompts.note(state.keyframe(), state)
+        prompts._set_key(asked.id, asked.extra_key)
+        for request, (number, prompt) in living.items():
+            prompts._numbers[request] = number
+            if asked.hashes:
+                tokens = prompts.so_far[request]
+                length = state.requests[request].prompt_length
+                prompts.so_far[request] = [*(prompt or [""] * length), *tokens[length:]]
+        if asked.hashes:
+            prompts._node_tokens = {one.id: [""] * size for one in state.nodes.values()}
+        for shares, similar in ended:
+            prompts._nearest[shares] = max(similar, prompts._nearest.get(shares, similar))
+        numbers = [*prompts._numbers.values(), *(one.number for one in prompts._nearest.values())]
+        prompts._arrivals = max(numbers, default=0)
+        return prompts
 
     def _set_key(self, request: int, key: list[str]) -> None:
         if key:
@@ -141,7 +179,11 @@ class Prompts:
 
     def path(self, node: int, state: State) -> Tokens:
         """Return all tokens from the root to the end of a node's edge."""
-        edges = [self.of_node(state.nodes[one]) for one in _above(node, state)]
+        above = _above(node, state)
+        edges = [self.of_node(state.nodes[one]) for one in above]
+        begin, end = (len(above) - 1) * state.block_size, len(above) * state.block_size
+        if edges and edges[0] == self.own[begin:end] and isinstance(self.own[begin], str):
+            return self.own[:end]  # equal hashes mean equal prefixes
         return [token for edge in reversed(edges) for token in edge]
 
     def finds(self, node: int, state: State) -> bool:
@@ -199,7 +241,7 @@ def _above(node: int, state: State) -> list[int]:
     return path
 
 
-def _with_hashes(event: v.RequestArrived, size: int) -> Tokens:
-    """Return a prompt; unknown tokens are replaced by the hashes of their blocks."""
-    known: Tokens = [one for one in event.hashes for _ in range(size)]
-    return known + event.prompt[len(known) :]
+def with_hashes(one: v.RequestArrived | Request, tokens: list[int], size: int) -> Tokens:
+    """Return the tokens of a request; the first ones are replaced by the hashes of their blocks."""
+    known: Tokens = [hash_ for hash_ in one.hashes for _ in range(size)]
+    return known + tokens[len(known) :]

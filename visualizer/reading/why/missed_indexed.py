@@ -1,0 +1,124 @@
+"""Why a request missed, from an index: only the events from a keyframe before its admission are read.
+
+Of what came before that keyframe, three things matter. The state is in the keyframe. What ended
+requests have in common with this one follows from the facts of the index. And a block that was evicted
+earlier had been cached by a request with the same prefix: while there is such a request, but no other
+reason is found, the search begins again before its end, and then twice as far away each time.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
+from engine.core.log.state import common_length
+from visualizer.indexed.facts import Request
+from visualizer.indexed.indexed_log import IndexedLog
+from visualizer.indexed.known import IndexedKnown, known_of
+from visualizer.indexed.part import begin_of
+from visualizer.logs import settings_of
+from visualizer.reading.why.miss import WhyMissed
+from visualizer.reading.why.missed import Search
+from visualizer.reading.why.prompts import Prompts, Similar, Tokens, with_hashes
+
+_READ = 512  # events at a time
+_UNSETTLED = ("never_stored", "unknown")  # unless an earlier eviction explains it
+
+
+def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -> WhyMissed | None:
+    """Return the answer; None: it cannot be found so, and all events have to be read."""
+    known = known_of(log)
+    own = known.request(request)
+    root = own if own is None or own.id == own.root else known.request(own.root)
+    if not isinstance(known, IndexedKnown) or root is None or root.arrived is None:
+        return None
+    if root.admitted is None or not root.admitted[0]:
+        return None
+    admission = _admission(log, root)
+    keyframes = [log.index.ends[one.chunk - 1] for one in log.index.directory.keyframes]
+    keyframes = [at for at in keyframes if at <= admission]
+    if not keyframes:
+        return None
+    others, back = _Others(log, known, root, admission), 1
+    while back <= len(keyframes):
+        begin = keyframes[-back]
+        state = log.state(others.first + begin - 1)
+        if root.id in state.requests and root.id not in state.waiting:
+            return None  # a sample's root that was admitted twice
+        search = Search(request, names, others.prompts(state), state)
+        search.unscored.note(state.keyframe(), state)
+        answer = search.answer(_from(log, begin))
+        end = others.last_end(begin, answer.found)
+        if answer.kind not in _UNSETTLED or end is None:
+            return answer
+        back = max(2 * back, len(keyframes) - bisect_right(keyframes, end) + 1)
+    return None
+
+
+def _admission(log: IndexedLog, root: Request) -> int:
+    """Return the index of a request's first admission."""
+    assert root.admitted is not None
+    begin = begin_of(log, root.admitted[0])
+    for at, event in enumerate(_from(log, begin), begin):
+        if isinstance(event, v.Admitted) and event.request == root.id:
+            return at
+    raise AssertionError("the facts of an index are those of its events")
+
+
+def _from(log: IndexedLog, begin: int) -> Iterator[v.Event]:
+    """Yield the events from an index on."""
+    return chain.from_iterable(log[at : at + _READ] for at in range(begin, len(log), _READ))
+
+
+class _Others:
+    """The other requests that were admitted, and what they have in common with the one asked about.
+
+    first  the number of the log's first event
+    """
+
+    def __init__(
+        self, log: IndexedLog, known: IndexedKnown, asked: Request, admission: int
+    ) -> None:
+        self.first = log.next_seq - len(log)
+        self._known, self._asked = known, asked
+        self._size = settings_of(log)["block_size"]
+        self._ended: list[tuple[int, bool, Similar]] = []  # with the number of its last event
+        self._prompts: dict[int, Tokens] = {}  # of requests that have tokens in common with it
+        own = with_hashes(asked, asked.tokens[: asked.prompt_length], self._size)
+        for one in known.each_request("tokens", "hashes", "extra_key"):
+            tokens = with_hashes(one, one.tokens, self._size)
+            if one.root == asked.id or not (agree := common_length(tokens, own)):
+                continue
+            self._prompts[one.id] = tokens[: one.prompt_length]
+            if one.admitted is None or one.finished is None:
+                continue
+            if (end := one.finished[3]) < self.first + admission:
+                shares = one.extra_key == asked.extra_key
+                similar = Similar(agree, one.index, one.id, len(tokens) > agree, "")
+                self._ended.append((end, shares, similar))
+
+    def prompts(self, state: State) -> Prompts:
+        """Return the prompts at the moment of a state."""
+        nearest = dict[bool, Similar]()
+        for end, shares, one in self._ended:
+            if end <= state.seq:
+                nearest[shares] = max(one, nearest.get(shares, one))
+        living = {
+            id_: (self._known.index_of(id_), self._prompts.get(id_)) for id_ in state.requests
+        }
+        with_text = [(shares, self._with_text(one)) for shares, one in nearest.items()]
+        return Prompts.at(self._asked, state, with_text, living)
+
+    def last_end(self, begin: int, found: int) -> int | None:
+        """Return the index at which the last request with one more block in common ended.
+
+        None: there was no such request before the index `begin`.
+        """
+        ends = (end - self.first for end, _, one in self._ended if one.agree >= found + self._size)
+        return max((end for end in ends if end < begin), default=None)
+
+    def _with_text(self, one: Similar) -> Similar:
+        known = self._known.request(one.request)
+        texts = known.texts if known else []
+        return one._replace(text=texts[one.agree] if len(texts) > one.agree else "")
