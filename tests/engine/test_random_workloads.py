@@ -63,7 +63,7 @@ def test_no_invariant_breaks_with_sglangs_scheduler(soak: bool, first_seed: int)
             max_batch_size=config.max_batch_size,
             max_kv_tokens=config.max_kv_tokens + 3 * size,
             block_size=size,
-            policy=("fcfs", "lpm")[seed // 2 % 2],
+            policy=("fcfs", "lpm", "priority")[seed // 2 % 3],
             async_scheduling=seed // 4 % 2 > 0,
         )
         with named(seed):
