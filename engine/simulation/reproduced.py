@@ -7,6 +7,7 @@ from typing import Any
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.facts import knowledge
+from engine.simulation.log_part import started_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Reproduced:
 
 def reproduced(log: EventLog, replay: EventLog) -> Reproduced:
     """Compare the decisions of each step: rows, admissions with their cached tokens, preemptions."""
-    started = log[0]
-    source = started.source if isinstance(started, v.RunStarted) else {}
+    started = started_of(log)
+    source = started.source if started is not None else {}
     with_hits = knowledge(source, "cached_tokens") != "unknown"  # a first row shows the hit, too
     recorded, again = _decided(log, with_hits), _decided(replay, with_hits)
     pairs = zip_longest(recorded, again)

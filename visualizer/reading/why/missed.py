@@ -17,6 +17,7 @@ from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.state import common_length
 from engine.simulation.facts import Fact, Knowledge, knowledge
+from engine.simulation.log_part import started_of
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.reading.messages import moved_words
 from visualizer.reading.why.find import request_named, request_names
@@ -44,9 +45,8 @@ def why_missed(log: EventLog, request: int | str) -> WhyMissed:
 
     Raises WhyError for a request that is not in the log, and if the log does not know what was found.
     """
-    started = log[0] if len(log) else None
-    source = started.source if isinstance(started, v.RunStarted) else {}
-    if knowledge(source, "cached_tokens") == "unknown":
+    started = started_of(log)
+    if started is not None and knowledge(started.source, "cached_tokens") == "unknown":
         raise WhyError(
             "the log does not say what was found in the cache; `underglass infer` may add it"
         )
