@@ -35,7 +35,8 @@ def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -
         return None
     if root.admitted is None or not root.admitted[0]:
         return None
-    admission = _admission(log, root)
+    if (admission := _admission(log, root, root.admitted[0])) is None:
+        return None
     keyframes = [log.index.ends[one.chunk - 1] for one in log.index.directory.keyframes]
     keyframes = [at for at in keyframes if at <= admission]
     if not keyframes:
@@ -56,14 +57,13 @@ def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -
     return None
 
 
-def _admission(log: IndexedLog, root: Request) -> int:
-    """Return the index of a request's first admission."""
-    assert root.admitted is not None
-    begin = begin_of(log, root.admitted[0])
+def _admission(log: IndexedLog, root: Request, step: int) -> int | None:
+    """Return the index of a request's first admission, in a step; None: that step does not begin."""
+    begin = begin_of(log, step)
     for at, event in enumerate(_from(log, begin), begin):
         if isinstance(event, v.Admitted) and event.request == root.id:
             return at
-    raise AssertionError("the facts of an index are those of its events")
+    return None
 
 
 def _from(log: IndexedLog, begin: int) -> Iterator[v.Event]:
