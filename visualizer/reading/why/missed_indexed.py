@@ -23,7 +23,8 @@ from visualizer.reading.why.missed import Search
 from visualizer.reading.why.prompts import Prompts, Similar, Tokens, with_hashes
 
 _READ = 512  # events at a time
-_UNSETTLED = ("never_stored", "unknown")  # unless an earlier eviction explains it
+# The kinds that no earlier eviction can replace.
+_SETTLED = ("off", "scored", "whole", "no_window", "no_group", "computing", "evicted")
 
 
 def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -> WhyMissed | None:
@@ -33,37 +34,36 @@ def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -
     root = own if own is None or own.id == own.root else known.request(own.root)
     if not isinstance(known, IndexedKnown) or root is None or root.arrived is None:
         return None
-    if root.admitted is None or not root.admitted[0]:
-        return None
-    if (admission := _admission(log, root, root.admitted[0])) is None:
-        return None
+    admission = _admission(log, root)
     keyframes = [log.index.ends[one.chunk - 1] for one in log.index.directory.keyframes]
     keyframes = [at for at in keyframes if at <= admission]
-    if not keyframes:
-        return None
     others, back = _Others(log, known, root, admission), 1
     while back <= len(keyframes):
         begin = keyframes[-back]
         state = log.state(others.first + begin - 1)
-        if root.id in state.requests and root.id not in state.waiting:
-            return None  # a sample's root that was admitted twice
         search = Search(request, names, others.prompts(state), state)
         search.unscored.note(state.keyframe(), state)
         answer = search.answer(_from(log, begin))
         end = others.last_end(begin, answer.found)
-        if answer.kind not in _UNSETTLED or end is None:
+        if answer.kind in _SETTLED or (end is None and not _adopts(log)):
             return answer
-        back = max(2 * back, len(keyframes) - bisect_right(keyframes, end) + 1)
+        back = max(2 * back, len(keyframes) - bisect_right(keyframes, end or 0) + 1)
     return None
 
 
-def _admission(log: IndexedLog, root: Request, step: int) -> int | None:
-    """Return the index of a request's first admission, in a step; None: that step does not begin."""
-    begin = begin_of(log, step)
+def _adopts(log: IndexedLog) -> bool:
+    """Return whether prefixes were cached that no request of the log had computed."""
+    adopts = lambda: next(log.each(v.PrefixAdopted), None) is not None  # noqa: E731
+    return bool(log.index.answer("has adopted prefixes", adopts))
+
+
+def _admission(log: IndexedLog, root: Request) -> int:
+    """Return the index of a request's first admission; 0 if the log does not have it."""
+    begin = begin_of(log, root.admitted[0]) if root.admitted else len(log)
     for at, event in enumerate(_from(log, begin), begin):
         if isinstance(event, v.Admitted) and event.request == root.id:
             return at
-    return None
+    return 0
 
 
 def _from(log: IndexedLog, begin: int) -> Iterator[v.Event]:
