@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from engine.core.log import EventLog, LogError
@@ -92,6 +92,8 @@ class IndexedKnown(Known):
         self._index = index
         for number in range(len(index.directory.facts)):
             index.part(index.directory.facts[number], "what is known of the steps")
+        read = lambda number: cast("list[Request]", index.facts_in(number, Request))  # noqa: E731
+        self._part = lru_cache(1)(read)  # because requests of one time are asked for together
         self.steps = self._each(Steps)
         self.finished = self._each(Finished)
         self.plans = self._each(Plans)
@@ -122,8 +124,7 @@ class IndexedKnown(Known):
         """See `Known`. Only the part of the index that has the request is read again."""
         if (number := self._table.part_of(id_)) is None:
             return None
-        some = cast("list[Request]", self._index.facts_in(number, Request))
-        return next(one for one in some if one.id == id_)
+        return next(one for one in self._part(number) if one.id == id_)
 
     def _each(self, kind: type[_Kind], without: Collection[str] = ()) -> _Each[_Kind]:
         return _Each(lambda: self._index.facts(kind, without=without))

@@ -6,6 +6,7 @@ earlier had been cached by a request with the same prefix: while there is such a
 reason is found, the search begins again before its end, and then twice as far away each time.
 """
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -72,7 +73,7 @@ def _from(log: IndexedLog, begin: int) -> Iterator[v.Event]:
 
 
 class _Others:
-    """The other requests that were admitted, and what they have in common with the one asked about.
+    """What other requests that have ended have in common with the one asked about.
 
     first  the number of the log's first event
     """
@@ -83,31 +84,35 @@ class _Others:
         self.first = log.next_seq - len(log)
         self._known, self._asked = known, asked
         self._size = settings_of(log)["block_size"]
-        self._ended: list[tuple[int, bool, Similar]] = []  # with the number of its last event
-        self._prompts: dict[int, Tokens] = {}  # of requests that have tokens in common with it
+        # Columns, because a long log has many: the event of their end, tokens in common, which of all
+        # arrivals it was, the request, and whether they may share KV.
+        self._ends, self._agree, self._index = array("q"), array("i"), array("q")
+        self._ids, self._shares = array("q"), bytearray()
         own = with_hashes(asked, asked.tokens[: asked.prompt_length], self._size)
         for one in known.each_request("tokens", "hashes", "extra_key"):
-            tokens = with_hashes(one, one.tokens, self._size)
-            if one.root == asked.id or not (agree := common_length(tokens, own)):
+            if one.root == asked.id or one.admitted is None or one.finished is None:
                 continue
-            self._prompts[one.id] = tokens[: one.prompt_length]
-            if one.admitted is None or one.finished is None:
+            if (end := one.finished[3]) >= self.first + admission:
                 continue
-            if (end := one.finished[3]) < self.first + admission:
-                shares = one.extra_key == asked.extra_key
-                similar = Similar(agree, one.index, one.id, len(tokens) > agree, "")
-                self._ended.append((end, shares, similar))
+            if agree := common_length(with_hashes(one, one.tokens, self._size), own):
+                self._ends.append(end)
+                self._agree.append(agree)
+                self._index.append(one.index)
+                self._ids.append(one.id)
+                self._shares.append(one.extra_key == asked.extra_key)
 
     def prompts(self, state: State) -> Prompts:
         """Return the prompts at the moment of a state."""
-        nearest = dict[bool, Similar]()
-        for end, shares, one in self._ended:
+        nearest = dict[int, tuple[int, int, int]]()
+        rows = zip(self._shares, self._ends, self._agree, self._index, self._ids, strict=True)
+        for shares, end, *similar in rows:
             if end <= state.seq:
-                nearest[shares] = max(one, nearest.get(shares, one))
+                agree, index, request = similar
+                nearest[shares] = max((agree, index, request), nearest.get(shares, (0, 0, 0)))
         living = {
-            id_: (self._known.index_of(id_), self._prompts.get(id_)) for id_ in state.requests
+            id_: (self._known.index_of(id_), self._prompt(id_)) for id_ in sorted(state.requests)
         }
-        with_text = [(shares, self._with_text(one)) for shares, one in nearest.items()]
+        with_text = [(bool(shares), self._similar(*one)) for shares, one in nearest.items()]
         return Prompts.at(self._asked, state, with_text, living)
 
     def last_end(self, begin: int, found: int) -> int | None:
@@ -115,10 +120,19 @@ class _Others:
 
         None: there was no such request before the index `begin`.
         """
-        ends = (end - self.first for end, _, one in self._ended if one.agree >= found + self._size)
-        return max((end for end in ends if end < begin), default=None)
+        most, least = self.first + begin, found + self._size
+        ends = zip(self._ends, self._agree, strict=True)
+        last = max((end for end, agree in ends if end < most and agree >= least), default=None)
+        return None if last is None else last - self.first
 
-    def _with_text(self, one: Similar) -> Similar:
-        known = self._known.request(one.request)
-        texts = known.texts if known else []
-        return one._replace(text=texts[one.agree] if len(texts) > one.agree else "")
+    def _prompt(self, request: int) -> Tokens:
+        """Return the prompt of a request, if its blocks have hashes; else the state has it."""
+        if not self._asked.hashes or (one := self._known.request(request)) is None:
+            return []
+        return with_hashes(one, one.tokens[: one.prompt_length], self._size)
+
+    def _similar(self, agree: int, index: int, request: int) -> Similar:
+        one = self._known.request(request)
+        tokens = with_hashes(one, one.tokens, self._size) if one else []
+        text = one.texts[agree] if one and len(one.texts) > agree else ""
+        return Similar(agree, index, request, len(tokens) > agree, text)

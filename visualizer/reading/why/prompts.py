@@ -125,14 +125,13 @@ class Prompts:
         asked: Request,
         state: State,
         ended: Iterable[tuple[bool, Similar]],
-        living: Mapping[int, tuple[int, Tokens | None]],
+        living: Mapping[int, tuple[int, Tokens]],
     ) -> "Prompts":
         """Return the prompts at a moment in the middle of a log.
 
         asked   the request; it has not been admitted
         ended   of other requests, what they have in common with it, and whether they may share KV
-        living  by request: which of all arrivals it was, and its prompt, unless that has no token in
-                common with the one that is asked about
+        living  by request: which of all arrivals it was, and its prompt if its blocks have hashes
         """
         prompts, size = cls(asked.id), state.block_size
         prompts.own = with_hashes(asked, asked.tokens[: asked.prompt_length], size)
@@ -143,7 +142,7 @@ class Prompts:
             if asked.hashes:
                 tokens = prompts.so_far[request]
                 length = state.requests[request].prompt_length
-                prompts.so_far[request] = [*(prompt or [""] * length), *tokens[length:]]
+                prompts.so_far[request] = [*prompt, *tokens[length:]]
         if asked.hashes:
             prompts._node_tokens = {one.id: [""] * size for one in state.nodes.values()}
         for shares, similar in ended:
