@@ -117,9 +117,9 @@ class Up:
     def _stored(self, request: Request, first: int) -> list[bytes]:
         """Return the keys of a request's blocks from block `first` on that a tier has, up to a gap.
 
-        A prompt that still has tokens to score is computed in full.
+        A prompt that is scored is computed in full, see `match_prefix`.
         """
-        if request.params.prompt_logprobs is not None and request.unscored:
+        if request.params.prompt_logprobs is not None:
             return []
         return list(takewhile(self._places.have, self._keys.of(request)[first:]))
 

@@ -28,7 +28,7 @@ class Explanation(NamedTuple):
         facts, blocked = self.facts, self.facts.event.blocked
         assert blocked is not None
         head = facts.state.requests[blocked.request]
-        return CachedPrefix(facts.state, head, unscored=head.id in facts.unscored)
+        return CachedPrefix(facts.state, head)
 
 
 def explain(log: EventLog, request: int, step: int | None = None) -> Explanation:

@@ -286,7 +286,7 @@ def check_reason(
         return
     assert blocked.need > blocked.have
     request = state.requests[blocked.request]
-    reads = config.prefix_cache != "off" and not engine.requests[request.id].unscored
+    reads = config.prefix_cache != "off" and "prompt_logprobs" not in request.sampling
     cached, locked = cached_prefix(state, request.tokens, reads, request.extra_key)
     if blocked.reason == "batch_full":
         places = config.max_batch_size - sum(state.requests[i].num_seqs for i in state.running)

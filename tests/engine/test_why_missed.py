@@ -55,7 +55,7 @@ class Moment:
         ]
         paths = (spelled(node) for node in engine.tree.nodes.values())
         self.cached = max(common(path, self.tokens) for path in paths)
-        self.is_unscored = live.unscored > 0
+        self.is_unscored = live.params.prompt_logprobs is not None
         pages, tree = engine.cache.pages, engine.tree
         blocks = tree.match(self.tokens, (len(self.tokens) - 1) // self.size).blocks
         self.lacks_page = pages is not None and not all(map(pages.has_page, blocks))

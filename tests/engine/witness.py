@@ -156,7 +156,8 @@ class Witness(EventLog):
             "found": found,
             "tokens": len(tokens),
             "size": size,
-            "scored": engine.config.prefix_cache != "off" and request.unscored > 0,
+            "scored": engine.config.prefix_cache != "off"
+            and request.params.prompt_logprobs is not None,
             "sharers": {
                 other.id
                 for other in engine.requests.values()

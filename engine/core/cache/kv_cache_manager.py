@@ -131,12 +131,11 @@ class KVCacheManager(ABC):
     def match_prefix(self, request: Request) -> PrefixMatch:
         """Return the cached prefix of a waiting request. Changes nothing.
 
-        At least one token is left to compute, because its logits are needed. A prompt that still
-        has tokens to score is computed in full, because the cache keeps no log-probabilities.
+        At least one token is left to compute, because its logits are needed. A prompt that is scored
+        is computed in full, because the cache keeps no log-probabilities. As in vLLM and SGLang, that
+        is also so when the request resumes.
         """
-        reads = self.lookup.enabled
-        if request.params.prompt_logprobs is not None and request.unscored:
-            reads = False
+        reads = self.lookup.enabled and request.params.prompt_logprobs is None
         limit = (len(request.tokens) - 1) // self.block_size if reads else 0
         return self.lookup.match(request.tokens, limit)
 

@@ -24,6 +24,7 @@ from visualizer.reading.messages import (
 )
 from visualizer.reading.why.facts import Admission, Facts, Preemption
 from visualizer.reading.why.log_index import LogIndex, RequestSpan, index_of
+from visualizer.reading.why.shortfall import is_scored
 
 
 def why(log: EventLog, request: int, step: int | None = None) -> str:
@@ -188,7 +189,7 @@ class _Answer:
                 rows = ((row.request, row.count - len(row.drafts)) for row in self.event.rows)
                 yield f"Tokens of the others: {self._amounts(rows)}."
             case "no_free_blocks" | "whole_sequence":
-                tables = ((id_, len(state.requests[id_].block_table)) for id_ in state.running)
+                tables = ((id_, len(state.requests[id_].held_blocks)) for id_ in state.running)
                 yield f"Blocks of the others, shared ones counted for each: {self._amounts(tables)}."
             case "after_preemption" if self.facts.victims:
                 yield f"Preempted: {self.names(self.facts.victims)}."
@@ -211,7 +212,7 @@ class _Answer:
             yield f"The step's budget gets back {count(lost.event.refunded, 'token')}."
         front = self.facts.config.scheduler == "vllm"
         yield f"It waits at the {'front' if front else 'back'} of the queue."
-        if lost.cached and self.id not in self.facts.unscored:
+        if lost.cached and not is_scored(self.state.requests[self.id]):
             yield "What is still cached when it resumes is not computed again."
 
     # Admitted: hit or miss

@@ -14,8 +14,7 @@ from engine.core.log.log import EventLog
 from engine.core.log.state import common_length
 from visualizer.reading.messages import slot_words, wasted_words
 from visualizer.reading.rows import OutputTokenRow, token_rows
-from visualizer.reading.why.scoring import Unscored
-from visualizer.reading.why.shortfall import Shortfall, shortfall
+from visualizer.reading.why.shortfall import Shortfall, is_scored, shortfall
 
 _AT_ONCE = 1024  # events
 
@@ -87,7 +86,6 @@ class Facts:
     victims     requests preempted in the step, as far as the log shows
     preemption  of this request in this step, if any
     admission   of this request in this step, if any
-    unscored    requests whose prompts still have to be scored; they cannot use the cache
     wasted      why the work of its row was wasted, in words; None if it was not
     slot        what its admission did to the slots for adapters, in words; "" if nothing
     draft_error why the draft model failed after the forward pass of this step, usually ""
@@ -100,7 +98,6 @@ class Facts:
     victims: list[int] = field(default_factory=list)
     preemption: Preemption | None = None
     admission: Admission | None = None
-    unscored: Unscored = field(default_factory=Unscored)
     wasted: str | None = None
     slot: str = ""
     draft_error: str = ""
@@ -145,8 +142,7 @@ class Facts:
                         facts.preemption = _preemption(facts.state, before)
                 case v.Admitted() if before.request == request:
                     facts.admission = _admission(facts.state, before, lost)
-                    facts.admission.scored = request in facts.unscored
-            facts.unscored.note(before, facts.state)
+                    facts.admission.scored = is_scored(facts.state.requests[request])
             facts.state.apply(before)
         facts.wasted = wasted_words(facts.state, _between(log, at + 1, len(log)), request)
         later = _between(log, at + 1, len(log))
@@ -173,7 +169,7 @@ class Facts:
     def shortfall(self, classes: dict[str, str] | None) -> Shortfall | None:
         """Return what the blocked head of the queue would have needed to start, if that alone is
         enough."""
-        return shortfall(self.state, self.event, self.config, classes, self.unscored)
+        return shortfall(self.state, self.event, self.config, classes)
 
     def longest_shared_prefix(self, request: int) -> tuple[int, int]:
         """Return the scheduled request with the longest prefix in common with `request`, and how
@@ -191,12 +187,12 @@ class Facts:
 
 
 def _preemption(before: State, event: v.Preempted) -> Preemption:
-    table = before.requests[event.request].block_table
+    table = before.requests[event.request].held_blocks
     others = {
         block
         for other in before.requests.values()
         if other.id != event.request
-        for block in other.block_table
+        for block in other.held_blocks
     }
     others.update(block for hold in before.holds.values() for block in hold.block_table)
     shared = sum(block in others for block in table)
@@ -242,19 +238,13 @@ def _between(log: EventLog, begin: int, end: int) -> Iterator[v.Event]:
 
 
 def _begin(log: EventLog, at: int) -> tuple[int, State]:
-    """Return the index after the step_scheduled before event `at`, and the state there.
-
-    If a prompt has to be scored, an early step may say whether it is, so this is the log's beginning.
-    """
+    """Return the index after the step_scheduled before event `at`, and the state there."""
     at -= 1
     while at > 0 and not isinstance(log[at], v.StepScheduled):
         at -= 1
     if at <= 0:
         return 0, State()
-    state = log.state(log.next_seq - len(log) + at)
-    if any("prompt_logprobs" in one.sampling for one in state.requests.values()):
-        return 0, State()
-    return at + 1, state
+    return at + 1, log.state(log.next_seq - len(log) + at)
 
 
 def _is_admitted(log: EventLog, request: int, at: int) -> bool:

@@ -24,7 +24,7 @@ from visualizer.reading.why.find import request_named, request_names
 from visualizer.reading.why.log_index import WhyError
 from visualizer.reading.why.miss import MissKind, WhyMissed
 from visualizer.reading.why.prompts import Prompts
-from visualizer.reading.why.scoring import Unscored
+from visualizer.reading.why.shortfall import is_scored
 
 # The facts that each kind follows from, besides the number of cached tokens.
 _FACTS: dict[MissKind, tuple[Fact, ...]] = {
@@ -67,8 +67,7 @@ class Search:
         self, request: int, names: Mapping[int, str], prompts: Prompts, state: State
     ) -> None:
         self.id, self.names = request, names
-        self.state, self.unscored = state, Unscored()
-        self.prompts, self.own = prompts, prompts.own
+        self.state, self.prompts, self.own = state, prompts, prompts.own
         # The last eviction of each block of the prompt, by its index.
         self.evicted: dict[int, tuple[int, _Eviction]] = {}
 
@@ -82,7 +81,6 @@ class Search:
                 return replace(answer, moved=moved_words(later, root, self.state.block_size))
             if isinstance(event, v.RadixEvicted | v.BlockEvicted):
                 self._note_eviction(event)
-            self.unscored.note(event, self.state)
             self.state.apply(event)
             self.prompts.note(event, self.state)
         kind: MissKind = "waiting" if root in self.prompts.arrived else "before"
@@ -112,7 +110,7 @@ class Search:
         kind: MissKind
         if state.settings["prefix_cache"] == "off":
             kind = "off"
-        elif event.request in self.unscored:
+        elif is_scored(state.requests[event.request]):
             kind = "scored"
         elif found >= most:
             kind = "whole"

@@ -12,6 +12,11 @@ from engine.core.log.fold import State
 from engine.core.log.vocabulary import RequestState
 
 
+def is_scored(request: RequestState) -> bool:
+    """Return whether a request's prompt is scored, so that it reads no cached prefix."""
+    return request.sampling.get("prompt_logprobs") is not None
+
+
 class CachedPrefix:
     """The cached prefix that a waiting request can use, found by comparing tokens.
 
@@ -20,9 +25,9 @@ class CachedPrefix:
               be reused
     """
 
-    def __init__(self, state: State, request: RequestState, *, unscored: bool) -> None:
+    def __init__(self, state: State, request: RequestState) -> None:
         size = state.block_size
-        reads_cache = state.settings["prefix_cache"] != "off" and not unscored
+        reads_cache = state.settings["prefix_cache"] != "off" and not is_scored(request)
         limit = (len(request.tokens) - 1) // size if reads_cache else 0
         path, length = state.cached_prefix(
             request.tokens[: limit * size], extra_key=request.extra_key
@@ -53,12 +58,10 @@ def shortfall(
     event: v.StepScheduled,
     config: EngineConfig,
     classes: dict[str, str] | None,
-    unscored: set[int],
 ) -> Shortfall | None:
     """Return what the blocked head of the queue would have needed to start, if that alone is enough.
 
-    classes   as in run_started; None if they are not known
-    unscored  requests whose prompts still have to be scored
+    classes  as in run_started; None if they are not known
 
     There is no answer with SGLang's scheduler, without preemption or chunked prefill, or with a
     watermark or a limit on long prefills, because other checks decide then, or if the policy might
@@ -71,7 +74,7 @@ def shortfall(
     if config.watermark or config.long_prefill_token_threshold or config.scheduler != "vllm":
         return None
     head = state.requests[blocked.request]
-    prefix = CachedPrefix(state, head, unscored=head.id in unscored)
+    prefix = CachedPrefix(state, head)
     length = len(head.tokens)
     lack = blocked.need - blocked.have
     not_deferred = classes is not None and classes.get("policy") in NEVER_DEFER

@@ -280,9 +280,8 @@ function longestCached(state: State, own: Tokens, key: string) {
     .reduce((most, { id }) => Math.max(most, commonLength(pathOf(state, id), own)), 0);
 }
 
-/** Whether a prompt has to be scored, so that the cache was not used. */
-const isScored = ({ sampling, promptLength }: RequestSpan) =>
-  sampling.prompt_logprobs != null && promptLength > 1;
+/** Whether a prompt is scored, so that the cache was not used. */
+const isScored = ({ sampling }: RequestSpan) => sampling.prompt_logprobs != null;
 
 /**
  * The last eviction of the first block that a request did not find; without an event if there are too many steps to
