@@ -222,6 +222,12 @@ def _notes(log: EventLog, pinned: str) -> list[str]:
             notes.append(
                 "The log shows no cached block, so no replay finds a prefix, whatever its cache."
             )
+    if groups := started.source.get("groups"):
+        notes.append(
+            f"The recorded run shared its memory among {len(groups)} KV cache groups; the replays give "
+            f"all of it to {groups[0]}. Where memory was short, they wait, preempt and compute too "
+            "little, and all times and prefix hits that depend on it are too good."
+        )
     if others := started.source.get("others"):
         named = ", ".join(f"{name.partition('.')[2]}={_value(one)}" for name, one in others.items())
         notes.append(f"Replayed without {named}, which this engine does not have.")

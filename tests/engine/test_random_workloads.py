@@ -21,8 +21,9 @@ from tests.engine.workloads import (
     tiered_workload,
 )
 
-# The last three are in logs of other engines only.
+# The last four are in logs of other engines only.
 _OTHERS = (v.RunStarted, v.Keyframe, v.BlocksReported, v.EventsMissing, v.StepReported)
+_OTHERS += (v.GroupTableChanged,)
 KINDS = [kind for kind in v.Event.__subclasses__() if kind not in _OTHERS]
 
 

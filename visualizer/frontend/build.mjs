@@ -8,8 +8,8 @@
  *                      what a cluster's board, a comparison, a live board and the scheduler's seat need besides,
  *                      deflated. Python appends them to board.js (`visualizer/front_end.py`)
  *   static/play.js     the playground, which needs no board
- *   static/tour.js     what boards import when the reader first asks for a tour. Pages contain it; a notebook's
- *                      board gets it from its kernel
+ *   static/tour.js     what boards import when the reader first asks for a tour or a postcard. Pages contain it; a
+ *                      notebook's board gets it from its kernel
  *
  *   node build.mjs
  *
@@ -85,8 +85,10 @@ const sizes = [...codes].map(([name, code]) => `${name} ${Buffer.byteLength(code
 console.log(`static/modules: ${sizes.join(", ")}`);
 
 const core = closure("board.js");
-const TOUR = "src/tour/tour.ts";
-const [tour] = Object.entries(metafile.outputs).find(([, { entryPoint }]) => entryPoint === TOUR);
+const WANTED_LATER = ["src/tour/tour.ts", "src/board/postcard_box.ts"];
+const later = Object.entries(metafile.outputs)
+  .filter(([, { entryPoint }]) => WANTED_LATER.includes(entryPoint))
+  .map(([path]) => basename(path));
 const board = `${loader()}const board = ${packed(core)};
 //# exports
 ${exporting("board", ["mount"], "board")}`;
@@ -96,7 +98,9 @@ const parts = {
   "watch.js": part("live", ["watch"]),
   "seat.js": part("seat", ["openSeat", "answerOnBoard"]),
   "play.js": await alone("src/play_entry.ts"),
-  "tour.js": `(${PACKS} ??= {})["${keyOf(basename(tour))}"] = ${packed(closureOf(basename(tour)))};\n`,
+  "tour.js": later
+    .map((one) => `(${PACKS} ??= {})["${keyOf(one)}"] = ${packed(closureOf(one))};\n`)
+    .join(""),
   "board.js": board, // last: make compares its age with the sources'
 };
 console.log(`static/gallery: ${await drawGallery()} pictures drawn`);

@@ -26,6 +26,7 @@ class BlockFacts:
         self.before: Handlers = {
             v.Admitted: self._touch,
             v.BlocksAllocated: self._allocated,
+            v.GroupTableChanged: self._group_changed,
             v.BlockCopied: self._copied,
             v.Preempted: self._table_changes,
             v.RadixEvicted: self._evicted,
@@ -92,12 +93,17 @@ class BlockFacts:
         self._touched.update(event.blocks)
         self._reaches(event.blocks)
 
+    def _group_changed(self, event: v.GroupTableChanged) -> None:
+        blocks = [block for _, block in event.changes if block >= 0]
+        self._touched.update(self._state.requests[event.request].held_blocks, blocks)
+        self._reaches(blocks)
+
     def _copied(self, event: v.BlockCopied) -> None:
         self._touched.update((event.block, event.source))
         self._reaches((event.block,))
 
     def _table_changes(self, event: v.Preempted | v.RequestFinished | v.BlocksTrimmed) -> None:
-        self._touched.update(self._state.requests[event.request].block_table)
+        self._touched.update(self._state.requests[event.request].held_blocks)
 
     def _forked(self, event: v.Forked) -> None:
         self._touched.update(self._state.requests[event.parent].block_table)

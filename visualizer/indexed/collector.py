@@ -92,6 +92,7 @@ class Collector:
             LiveRequest(
                 *(one.id, len(one.tokens), one.num_computed_tokens, one.block_table),
                 *(one.last_node, one.num_seqs, one.preemptions, one.extra_key),
+                group_tables=one.group_tables,
             )
             for one in requests.values()
         ]

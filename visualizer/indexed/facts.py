@@ -179,6 +179,7 @@ class LiveRequest(msgspec.Struct, array_like=True, gc=False):
     num_seqs: int
     preemptions: int
     extra_key: list[str]
+    group_tables: list[list[int]]
 
 
 class LiveNode(msgspec.Struct, array_like=True, gc=False):

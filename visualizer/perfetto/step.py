@@ -49,7 +49,7 @@ class Step:
         self.kinds = [_kind(row, state) for row in plan.rows]
         self.requests = {"running": len(state.running), "waiting": len(state.waiting)}
         self.deferred = [request for request, _ in plan.skipped if request in state.waiting]
-        tables = (state.requests[request].block_table for request in state.running)
+        tables = (state.requests[request].held_blocks for request in state.running)
         used, free = len(set[int]().union(*tables)), len(state.free)
         self.blocks = {"used": used, "cached": len(state.refs) - used - free, "free": free}
 

@@ -30,14 +30,13 @@ from engine.simulation.facts import FACTS, Fact, Knowledge
 from visualizer.sources import vllm_lines as lines
 from visualizer.sources.hash_numbers import HashNumbers
 from visualizer.sources.reader import Reader, SourceError, Translator, foreign_start
-from visualizer.sources.vllm_groups import OtherGroups, group_names, main_first
+from visualizer.sources.vllm_groups import group_names, main_first, place_of
 from visualizer.sources.vllm_saved import saved_state
 
 _NOT_RECORDED: tuple[Fact, ...] = ("probabilities",)
 _REASONS: dict[str, v.FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
 _MOST_MISSING = 100_000  # steps: a damaged number could use up the memory
 _CONTRADICTS = (KeyError, IndexError, ValueError)
-_OF_ALL_GROUPS: tuple[Fact, ...] = ("free_blocks", "block_tables", "block_numbers")
 _ONLY_WITH_TOKENS: tuple[Fact, ...] = ("token_ids", "texts")
 
 
@@ -60,8 +59,8 @@ def _settings(given: lines.Settings) -> dict[str, Any]:
     return {**msgspec.to_builtins(config), "num_blocks": blocks}
 
 
-def _facts(tokens: bool, groups: int = 1) -> dict[Fact, Knowledge]:
-    unknown = _NOT_RECORDED + _ONLY_WITH_TOKENS * (not tokens) + _OF_ALL_GROUPS * (groups > 1)
+def _facts(tokens: bool) -> dict[Fact, Knowledge]:
+    unknown = _NOT_RECORDED + _ONLY_WITH_TOKENS * (not tokens)
     return {fact: "unknown" if fact in unknown else "recorded" for fact in FACTS}
 
 
@@ -92,7 +91,6 @@ class VllmTranslator(Translator):
         self._requests: dict[int, _Request] = {}
         self._in_flight: dict[int, tuple[int, int, list[lines.Row]]] = {}  # by step
         self._pieces: dict[int, bytes] = {}
-        self._other_groups = OtherGroups()
         self._differs = False
         self._at = 0  # time of the last line
         self._has_gap = self._is_broken = False
@@ -174,17 +172,15 @@ class VllmTranslator(Translator):
         start = foreign_start(
             header.engine,
             f"underglass-vllm {header.version}",
-            _facts(header.tokens, len(header.groups)),
+            _facts(header.tokens),
             settings,
             header.unix_us,
             model=header.model,
         )
-        others = dict(header.others)
         if len(header.groups) > 1:
-            start.source["groups"] = names = group_names(header)
-            others["kv_cache_config.kv_cache_groups"] = " + ".join(names)
-        if others:
-            start.source["others"] = others
+            start.source["groups"] = group_names(header)
+        if header.others:
+            start.source["others"] = header.others
         return start if header.state is None else self._restore(header.state, start)
 
     def _arrive(self, line: lines.Arrived) -> v.Event:
@@ -317,9 +313,11 @@ class VllmTranslator(Translator):
             case lines.Grow():
                 yield from self._allocated(op.request, op.new)
             case lines.GroupTable():
-                for block in self._other_groups.change(op):
-                    if block in self._state.node_of:
+                for _, block in op.changes:
+                    if block in state.node_of:
                         yield self._evicted(block, op.request, "room")
+                assert self._header is not None
+                yield v.GroupTableChanged(op.request, place_of(self._header, op.group), op.changes)
             case lines.Store():
                 request.hashes += op.hashes
                 yield self._stored(op, request)
@@ -327,11 +325,9 @@ class VllmTranslator(Translator):
                 if op.request not in state.running:
                     raise ValueError(f"request {op.request} is preempted, but it does not run")
                 request.stored = 0
-                self._other_groups.drop(op.request)
                 yield v.Preempted(op.request, op.needed_by, 0)
             case lines.Finish():
                 del self._requests[op.request]
-                self._other_groups.drop(op.request)
                 reason = _REASONS.get(op.reason, "error")
                 yield v.RequestFinished(
                     op.request, reason, "" if reason == op.reason else op.reason
@@ -404,7 +400,7 @@ class VllmTranslator(Translator):
 
     def _check(self, line: lines.Step | lines.Done | lines.Between) -> Iterator[v.Event]:
         """Compare the number of free blocks with vLLM's count. Report only the first difference."""
-        free = len(self._state.free) + len(self._state.queue) - len(self._other_groups.blocks)
+        free = len(self._state.free) + len(self._state.queue)
         if free != line.free and not self._differs:
             self._differs = True
             yield v.EventsMissing(
@@ -418,8 +414,6 @@ class VllmTranslator(Translator):
         """Return the state at the start of a rotated recording's later file, as a keyframe."""
         for one in saved.requests:
             self._requests[one.request] = _Request(one.hashes, one.stored)
-            for group, table in one.groups:
-                self._other_groups.change(lines.GroupTable(one.request, group, [*enumerate(table)]))
         self._in_flight = {
             step: (saved.t, saved.t, lines.rows_of(rows, step)) for step, rows in saved.in_flight
         }

@@ -47,6 +47,7 @@ def saved_state(
                 priority=one.priority,
                 max_tokens=one.max_tokens,
                 sampling={},
+                group_tables=[table for _, table in sorted(one.groups)],
             )
         )
     plans = {
@@ -57,10 +58,6 @@ def saved_state(
         for step, rows in saved.in_flight
     }
     cached = set(saved.cached)
-    # The log does not know the blocks of other groups, so they count as free: see `vllm_groups.py`.
-    others = dict.fromkeys(
-        block for one in saved.requests for _, table in one.groups for block in table if block >= 0
-    )
     return v.KeyframeState(
         seq=0,
         step=saved.step,
@@ -70,7 +67,7 @@ def saved_state(
         running=saved.running,
         plan=plans.pop(saved.step, []),
         in_flight=list(plans.items()),
-        free=[*others, *(block for block in reversed(saved.free) if block not in cached)],
+        free=[block for block in reversed(saved.free) if block not in cached],
         queue=[block for block in saved.free if block in cached],
         refs=[],  # the fold counts them
         requests=requests,

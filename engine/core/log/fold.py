@@ -89,8 +89,8 @@ class State(EngineState):
         holder.last_node = node
 
     def _release_request(self, request: v.RequestState) -> None:
-        self._dereference(request.block_table)
-        request.block_table = []
+        self._dereference(request.held_blocks)
+        request.block_table, request.group_tables = [], []
         request.num_computed_tokens = 0
         self._move_lock(request, ROOT)
 
@@ -153,6 +153,24 @@ class State(EngineState):
     def _blocks_allocated(self, event: v.BlocksAllocated) -> None:
         self._allocate(event.blocks)
         self.requests[event.request].block_table += event.blocks
+
+    def _group_table_changed(self, event: v.GroupTableChanged) -> None:
+        request, at = self.requests[event.request], event.group - 1
+        tables = request.group_tables + [[]] * (event.group - len(request.group_tables))
+        table = list(tables[at])
+        for index, block in event.changes:
+            if not 0 <= index < len(self.refs):
+                raise ValueError(f"event {self.seq} changes index {index} of a table")
+            table += [-1] * (index + 1 - len(table))
+            old, table[index] = table[index], block
+            if block >= 0 and self.refs[block]:
+                self.refs[block] += 1
+            elif block >= 0:
+                self._allocate([block])
+            if old >= 0:
+                self._dereference([old])
+        tables[at] = table
+        request.group_tables = tables
 
     def _block_copied(self, event: v.BlockCopied) -> None:
         self._allocate([event.block])

@@ -297,7 +297,7 @@ class EngineState:
             if self.is_hashed:
                 self.node_of |= dict.fromkeys(node.blocks + node.copies, node.id)
         for request in self.requests.values():
-            self._reference(request.block_table)
+            self._reference(request.held_blocks)
         for hold in self.holds.values():
             self._reference(hold.block_table)
 

@@ -220,6 +220,19 @@ class BlocksAllocated(Event):
     blocks: list[int]
 
 
+class GroupTableChanged(Event):
+    """In a foreign log whose engine has several KV cache groups: a request's table of another group.
+
+    `group` counts in `source.groups` of the run, where 0 is the group of `block_table`. `changes` are
+    (index, block), and block -1 for none: behind a sliding window, a table has no block. A block that
+    no table named was free.
+    """
+
+    request: int
+    group: int
+    changes: list[tuple[int, int]]
+
+
 class BlockCopied(Event):
     """Copy on write: at `index` the block table now has `block` instead of the shared `source`."""
 
@@ -599,7 +612,10 @@ class RequestCore(msgspec.Struct):
 
 
 class RequestState(RequestCore):
-    """A live request with what viewers show. `texts` has one piece per token."""
+    """A live request with what viewers show. `texts` has one piece per token.
+
+    group_tables  see `GroupTableChanged`: those of groups 1, 2 and so on, and -1 for no block
+    """
 
     texts: list[str]
     label: str
@@ -607,6 +623,13 @@ class RequestState(RequestCore):
     max_tokens: int
     sampling: dict[str, Any]
     extra_key: list[str] = []
+    group_tables: list[list[int]] = []
+
+    @property
+    def held_blocks(self) -> list[int]:
+        """The blocks of all of its tables."""
+        others = [block for table in self.group_tables for block in table if block >= 0]
+        return self.block_table + others
 
 
 class NodeCore(msgspec.Struct):

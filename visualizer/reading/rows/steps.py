@@ -131,7 +131,7 @@ class _Table:
         row.running, row.waiting = len(state.running), len(state.waiting)
         if state.reported:
             row.waiting = state.reported.waiting
-        tables = [state.requests[request].block_table for request in state.running]
+        tables = [state.requests[request].held_blocks for request in state.running]
         used, free = len(set[int]().union(*tables)), len(state.free)
         row.used_blocks, row.free_blocks = used, free
         row.cached_blocks = len(state.refs) - used - free

@@ -191,7 +191,7 @@ class Happenings:
             if row.request == event.request
         ]
         computed = max([request.num_computed_tokens, *ends])
-        table = list(request.block_table)
+        table = request.held_blocks
         free = len(state.free)
         loss = Loss(event.request, state.step, event.needed_by, free, computed, table)
         self._open[event.request] = loss

@@ -34,7 +34,7 @@ export function actionsOf(board: Board, names: PanelName[]) {
     result: (by: number) => board.search.go(by),
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
-    postcard: () => board.postcard.open(),
+    postcard: () => void openPostcard(board),
     perfetto: () => showInPerfetto(board),
     seat: () => takeSeat(board),
     helped: () => showHelp(board),
@@ -68,6 +68,23 @@ async function showInPerfetto({
   }
 }
 
+/** Opens the postcard's box. A board in a notebook gets it from its kernel, and says so if that does not answer. */
+async function openPostcard(board: Board) {
+  const { root } = board;
+  root.querySelector(".no-tour")?.remove();
+  if (!board.postcard) {
+    await board.loadTour?.();
+    const page = await import("./postcard_box.ts").catch(() => null);
+    if (!page) {
+      const words = "The kernel does not answer: run the cell again, then make the postcard.";
+      return root.prepend(h("p.note.no-tour", { role: "alert" }, words));
+    }
+    board.postcard ??= new page.PostcardBox(board);
+    root.append(board.postcard.element);
+  }
+  board.postcard.open();
+}
+
 /** Shows the next level; the first follows the last. A panel that is shown alone stays. */
 function showMore(board: Board, by: number) {
   if (!board.only)
@@ -90,7 +107,7 @@ function changeAxis({ axis, store }: Board) {
 function dismiss(board: Board) {
   const { store, link, postcard, search } = board;
   if (board.card.isOpen) return board.card.close();
-  const openBox = [link, postcard, search].find(({ isOpen }) => isOpen);
+  const openBox = [link, postcard, search].find((box) => box?.isOpen);
   if (!board.help?.hidden) board.toggleHelp();
   else if (store.queue) board.toggleQueue();
   else if (!board.summary.box.hidden) board.summary.toggle();

@@ -39,7 +39,7 @@ import { Focus } from "./focus.ts";
 import { bindKeys, boardKeys, buildHelp } from "./keys.ts";
 import { hasPanel, LevelControl, levelNamed } from "./levels.ts";
 import { LinkBox } from "./link_box.ts";
-import { PostcardBox } from "./postcard_box.ts";
+import type { PostcardBox } from "./postcard_box.ts";
 import { prepareForPrint } from "./printing.ts";
 import { SearchBox } from "./search_box.ts";
 import type { Seat } from "./seat.ts";
@@ -161,7 +161,7 @@ export class Board extends Shell {
   bar!: HTMLElement;
   search!: SearchBox;
   link!: LinkBox;
-  postcard!: PostcardBox;
+  postcard?: PostcardBox; // see `openPostcard`
   focus!: Focus;
   seats!: SeatsRow;
   card!: TermCard;
@@ -247,7 +247,6 @@ export class Board extends Shell {
     this.help = buildHelp(() => this.toggleHelp());
     this.search = new SearchBox(this);
     this.link = new LinkBox(this);
-    this.postcard = new PostcardBox(this);
     this.focus = new Focus(root);
     this.seats = new SeatsRow(this);
     this.queue = new QueuePanel(this);
@@ -259,7 +258,7 @@ export class Board extends Shell {
     const { tokens, experts, waterfall } = this.parts;
     for (const panel of [tokens, experts, waterfall]) if (panel) this.grid.append(panel.element);
     this.knowledge = h("section.knowledge", { "aria-label": "What this log knows" });
-    const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
+    const boxes = [this.search.element, this.link.element, this.help];
     const [title, ...caption] = aboutNodes(this.about);
     const heading = alone ? [] : [h("div.top.line", title, this.levels.element), ...caption];
     this.lead = new SentencePanel(this, new MomentsBox(actions.moment));

@@ -136,7 +136,9 @@ export function describeBlock(model: Model, frame: Frame, id: number): Line[] | 
   lines.push(`${block.filled} of ${block.slots} slots filled, ${tree}`);
   const adapter = adapterOfBlock(frame, id);
   if (adapter) lines.push(`KV of the adapter ${adapter}`);
-  if (block.lacksPage) lines.push("no window page: sliding layers no longer have its KV");
+  const groups = frame.state.source.groups;
+  if (groups) lines.push(`KV of ${groups[block.group]}`);
+  else if (block.isCut) lines.push("no window page: sliding layers no longer have its KV");
   const text = frame.blockTexts(id).join("");
   if (text) lines.push({ text: text.replace(/\n/g, "⏎") });
   return lines;

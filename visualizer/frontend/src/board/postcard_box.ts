@@ -1,8 +1,11 @@
-/** The box with the postcard of the current step: a preview, and the picture as SVG or PNG. */
+/**
+ * The box with the postcard of the current step: a preview, and the picture as SVG, PNG or GIF. Boards load it, with the
+ * tour, when it is first opened.
+ */
 
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h } from "../drawing/html.ts";
-import { THEMES, type Theme } from "../drawing/palette.ts";
+import type { Theme } from "../drawing/palette.ts";
 import {
   type Card,
   drawPostcard,
@@ -13,10 +16,9 @@ import {
 } from "../drawing/postcard.ts";
 import { SvgPainter } from "../drawing/svg_painter.ts";
 import { GifWriter } from "../host/gif.ts";
-import { pngOf } from "../host/png.ts";
 import type { Board } from "./board.ts";
 import { Box } from "./box.ts";
-import type { ThemeName } from "./theme.ts";
+import { cardOf, postcardPng } from "./card.ts";
 
 const { width, height, scale } = POSTCARD;
 const MOST_FRAMES = 120;
@@ -27,15 +29,6 @@ function postcardSvg(card: Card, theme: Theme) {
   const painter = new SvgPainter().begin(width, height, scale, theme);
   drawPostcard(painter, card);
   return painter.svg(postcardTitle(card));
-}
-
-/** The postcard as the bytes of a PNG file. */
-async function postcardPng(card: Card, theme: Theme) {
-  const canvas = document.createElement("canvas");
-  const painter = new CanvasPainter(canvas);
-  painter.begin(width, height, scale / (globalThis.devicePixelRatio || 1), theme);
-  drawPostcard(painter, card);
-  return pngOf(painter.context.getImageData(0, 0, canvas.width, canvas.height));
 }
 
 /** The steps of a moving postcard: the selected range, or those around the step. At most `MOST_FRAMES`. */
@@ -73,23 +66,6 @@ async function postcardGif(
   }
   return gif.blob();
 }
-
-/** What the board shows, as a card. */
-export function cardOf(board: Board): Card {
-  const { model, store, about } = board;
-  const link = board.linkOf(board.state());
-  return {
-    model,
-    step: store.step,
-    selected: store.selected,
-    title: about?.title,
-    link: /^https?:/.test(link) ? link : null,
-  };
-}
-
-/** Draws the board's postcard in a theme. */
-export const cardDrawer = (board: Board) => (theme: ThemeName) =>
-  postcardPng(cardOf(board), THEMES[theme]);
 
 export class PostcardBox extends Box {
   card!: Card;

@@ -5,7 +5,7 @@
  *   shared       pale, with the owners' marks as ticks and the reference count
  *   cached       hatched; in the hue of the selected request if it would be a cache hit
  *   free         an outline
- *   cut corner   it has no window page: sliding layers do not have its KV
+ *   cut corner   it has no window page: sliding layers do not have its KV; or it is not of the log's main KV cache group
  *   a word       the adapter whose KV it has
  *   changed      a triangle: the block went from one owner to another in this step
  *   never used   one outline around all of them, with their number
@@ -43,13 +43,13 @@ interface BlockScene {
 /** untouched: nothing is faded */
 type MapScene = BlockScene & { grid: CellGrid; claim: Claim; untouched: boolean };
 
-type Cell = Pick<Block, "id" | "kind" | "owners" | "filled" | "slots" | "lacksPage">;
+type Cell = Pick<Block, "id" | "kind" | "owners" | "filled" | "slots" | "isCut">;
 
 const OTHERS = 0.6;
 const FORMED = 7; // px; smaller blocks are plain cells
 const SHARED_TICKS = 0.42;
 const CORNER = 0.4; // of a block's height
-const WITHOUT_PAGE = 0.45; // opacity of a block of a few pixels
+const OF_CUT = 0.45; // opacity of a block of a few pixels
 
 /** The blocks of the selected request. */
 export function claimOf(frame: Frame, model: Model, selected: number | null) {
@@ -77,8 +77,8 @@ export function drawBlocks(painter: CanvasPainter, scene: MapScene) {
     drawCells(painter, scene, (block) => {
       if (block.id >= reach) return unused;
       const mine = isMine(block);
-      const alpha = alphaOf(block) * (block.lacksPage ? WITHOUT_PAGE : 1);
-      const look = tileKey(scene, block, mine) * 2 + Number(block.lacksPage);
+      const alpha = alphaOf(block) * (block.isCut ? OF_CUT : 1);
+      const look = tileKey(scene, block, mine) * 2 + Number(block.isCut);
       const key = look * 2 + Number(alphaOf(block) === 1);
       let tile = tiles.get(key);
       if (!tile) {
@@ -237,7 +237,7 @@ function drawBody(painter: CanvasPainter, scene: BlockScene, block: Cell, mine: 
   const { grid } = scene;
   const box: Rect = [grid.x(block.id), grid.y(block.id) + grid.label, grid.cellWidth, grid.body];
   const draw = () => drawForm(painter, scene, block, mine, box);
-  if (block.lacksPage) painter.withCutCorner(box, Math.max(4, grid.body * CORNER), draw);
+  if (block.isCut) painter.withCutCorner(box, Math.max(4, grid.body * CORNER), draw);
   else draw();
 }
 
@@ -340,9 +340,9 @@ function ring(painter: CanvasPainter, scene: MapScene, id: number, dash: number[
 }
 
 /** The glyph beside a count in the header, 12 x 10. */
-export function drawSwatch(painter: CanvasPainter, form: Block["kind"] | "without page") {
+export function drawSwatch(painter: CanvasPainter, form: Block["kind"] | "cut") {
   const { theme } = painter;
-  if (form === "without page") {
+  if (form === "cut") {
     painter.withCutCorner([0, 0, 12, 10], 6, () => painter.fill(0, 1, 12, 9, theme.muted));
     return;
   }
@@ -371,7 +371,7 @@ export function drawSide(
     owners: owner === null ? [] : [owner],
     filled,
     slots: frame.state.blockSize,
-    lacksPage: false,
+    isCut: false,
   };
   drawBody(painter, { grid, model, frame, claim, selected }, block, false);
 }

@@ -10,7 +10,7 @@
  */
 
 import { Board } from "../board/board.ts";
-import { cardDrawer } from "../board/postcard_box.ts";
+import { cardDrawer } from "../board/card.ts";
 import type { Seat } from "../board/seat.ts";
 import { type Opening, type View, viewOf } from "../board/view.ts";
 import { h } from "../drawing/html.ts";

@@ -1,7 +1,7 @@
 /** A live board in a notebook, whose kernel reads the server's feed. */
 
 import { Board } from "../board/board.ts";
-import { cardDrawer } from "../board/postcard_box.ts";
+import { cardDrawer } from "../board/card.ts";
 import type { ViewState } from "../board/store.ts";
 import type { Widget } from "../host/notebook.ts";
 import type { RunInWords } from "../panels/run_panel.ts";

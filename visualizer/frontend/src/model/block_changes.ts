@@ -1,5 +1,6 @@
 /** The blocks that changed hands in a step, each before and after it. */
 
+import { heldBlocks, tablesOf } from "./fold.ts";
 import type { Block, Frame } from "./frame.ts";
 import { type Span, say } from "./words.ts";
 
@@ -62,14 +63,15 @@ export function blockChanges(frame: Frame): BlockChange[] {
 }
 
 function sideBefore({ before }: Frame, block: number): Side {
-  const owners = before.running.filter((id) => before.request(id).block_table.includes(block));
+  const owners = before.running.filter((id) => heldBlocks(before.request(id)).includes(block));
   const [owner = null] = owners;
   if (owner === null) {
     const kind = before.inTree(block) ? "cached" : "free";
     return { kind, owner, filled: kind === "cached" ? before.blockSize : 0 };
   }
-  const { block_table: table, num_computed_tokens: computed } = before.request(owner);
-  const filled = Math.min(before.blockSize, computed - table.indexOf(block) * before.blockSize);
+  const { num_computed_tokens: computed } = before.request(owner);
+  const at = Math.max(...tablesOf(before.request(owner)).map((table) => table.indexOf(block)));
+  const filled = Math.min(before.blockSize, computed - at * before.blockSize);
   return { kind: owners.length > 1 ? "shared" : "unshared", owner, filled };
 }
 

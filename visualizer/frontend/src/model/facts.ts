@@ -6,7 +6,7 @@
 
 export const VOCABULARY = {
   Segment: "#kind:s begin:i end:?i drafts?:i accepted?:i recomputed?:i start?:i count?:i found?:i reaches_output?:b by?:?i resume?:?i reason?:s wasted?:s",
-  LiveRequest: "#id:i length:i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i extra_key:[s",
+  LiveRequest: "#id:i length:i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i extra_key:[s group_tables:[[i",
   LiveNode: "#id:i parent:i last:i lock_ref:i origin:i begin:i used:?i blocks:[i copies:[i source:s hash:?s media:?[s extra_key:[s",
   Blocked: "#request:i reason:'adapter_slot|after_preemption|batch_full|expected_tokens|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
   steps: "step:[i first:[i last:[i status:[s scheduled:[?i counts:[[i times:[[?n chunks:[[(i,i computed:[[i blocked:[?<Blocked deferred:[[(i,s missing:[[{a",

@@ -310,12 +310,12 @@ export class State {
   }
 
   #withContent(
-    { tokens, texts, extra_key = [], ...request }: Events["RequestState"],
+    { tokens, texts, extra_key = [], group_tables = [], ...request }: Events["RequestState"],
     hashes?: string[],
   ): Omit<RequestState, "place"> {
     const pieces = texts.map((text, index) => this.#piece(tokens[index], text));
     const content = { tokens: [...tokens], texts: pieces, hashes };
-    return { ...request, content, length: tokens.length, extra_key };
+    return { ...request, content, length: tokens.length, extra_key, group_tables };
   }
 
   /** Adds a node that no request has locked yet. */
@@ -465,8 +465,8 @@ export class State {
   }
 
   #release(request: RequestState) {
-    this.#decref(request.block_table);
-    request.block_table = [];
+    this.#decref(heldBlocks(request));
+    request.block_table = request.group_tables = [];
     request.num_computed_tokens = 0;
     this.#lock(request, ROOT);
   }
@@ -514,6 +514,24 @@ export class State {
     const request = this.#writableRequest(event.request);
     this.#allocate(event.blocks);
     request.block_table = request.block_table.concat(event.blocks);
+  }
+
+  group_table_changed({ request: id, group, changes }: Events["group_table_changed"]) {
+    const request = this.#writableRequest(id);
+    const tables = [...(request.group_tables ?? [])];
+    while (tables.length < group) tables.push([]);
+    const table = [...tables[group - 1]];
+    for (const [index, block] of changes) {
+      if (index >= this.settings.num_blocks) throw this.#error(`changes index ${index} of a table`);
+      while (table.length <= index) table.push(-1);
+      const old = table[index];
+      table[index] = block;
+      if (block >= 0 && this.refs(block)) this.#count(block, 2);
+      else if (block >= 0) this.#allocate([block]);
+      if (old >= 0) this.#decref([old]);
+    }
+    tables[group - 1] = table;
+    request.group_tables = tables;
   }
 
   block_copied(event: Events["block_copied"]) {
@@ -894,13 +912,13 @@ export class State {
   ) {
     const requests = slice.requests.map((row) => {
       const [id, length, num_computed_tokens, block_table, last_node, num_seqs, preemptions] = row;
-      const extra_key = row[7];
+      const [, , , , , , , extra_key, group_tables] = row;
       const span = spanOf(id);
       const { root, sample, label, priority, sampling, content } = span;
       const { promptLength: prompt_length, maxTokens: max_tokens } = span;
       const fixed = { id, root, sample, prompt_length, label, priority, max_tokens, sampling };
       const own = { num_computed_tokens, block_table, last_node, num_seqs, preemptions };
-      return { ...fixed, ...own, content, length, extra_key };
+      return { ...fixed, ...own, content, length, extra_key, group_tables };
     });
     let next = 0;
     const nodes = slice.nodes.map((row) => {
@@ -980,7 +998,7 @@ export class State {
     const place = new Map<number, number>(state.waiting.map((id) => [id, ++this.back]));
     for (const entry of requests) {
       this.#addRequestState({ ...entry, place: place.get(entry.id) ?? null });
-      this.#incref(entry.block_table);
+      this.#incref(heldBlocks(entry));
       this.#countLock(entry.last_node);
     }
     for (let block = 0; block < state.settings.num_blocks; block++)
@@ -994,6 +1012,20 @@ export class State {
     }
   }
 }
+
+type Tables = Pick<RequestState, "block_table" | "group_tables">;
+
+/** The block tables of a request, one per KV cache group; -1 stands for no block. */
+export const tablesOf = ({ block_table, group_tables = [] }: Tables) => [
+  block_table,
+  ...group_tables,
+];
+
+/** The blocks of all of a request's tables. */
+export const heldBlocks = (request: Tables) => {
+  const blocks = tablesOf(request).flat();
+  return request.group_tables?.length ? blocks.filter((block) => block >= 0) : blocks;
+};
 
 /** The kind of a block, from its word: see `State.blockWords`. */
 function kindOf(word: number) {

@@ -5,7 +5,7 @@
 
 import { adapterOf } from "./adapters.ts";
 import { decisions, outcomes } from "./decisions.ts";
-import type { State } from "./fold.ts";
+import { heldBlocks, type State, tablesOf } from "./fold.ts";
 import { type Fate, fateOf } from "./happenings.ts";
 import { messages, text, whyBlocked } from "./messages.ts";
 import type { Model, Status, StepInfo } from "./model.ts";
@@ -23,7 +23,8 @@ export interface Block {
   node: number; // tree node it belongs to, 0 for none
   filled: number; // slots whose KV is computed
   slots: number;
-  lacksPage: boolean; // in use or cached, but without a window page: sliding layers do not have its KV
+  isCut: boolean; // sliding layers do not have its KV, as it has no window page; or only layers of another group do
+  group: number; // of the KV cache, see `source.groups`; 0 in a log without groups
   mark: "new" | "handed" | "evicted" | "source" | "copy" | "hit" | "freed" | null;
   from: number | null; // the request that held it when the step began
   to: number | null; // the request that took it in this step
@@ -187,12 +188,14 @@ export class Frame {
     return this.#once("blocks", () => this.#describeBlocks());
   }
 
-  /** If the model has sliding layers: the number of window pages, how many blocks have one, and how many lack one. */
-  get windowPages() {
-    const { windowPages, settings } = this.state;
-    if (!windowPages) return null;
-    const lacking = this.blocks.filter(({ lacksPage }) => lacksPage).length;
-    return { used: windowPages.size, all: Number(settings.num_window_pages), lacking };
+  /** What a cut corner means, with how many blocks have one, and how many window pages are in use. */
+  get cutWords() {
+    const { windowPages, settings, source } = this.state;
+    if (!windowPages && !source.groups) return [];
+    const cut = this.blocks.filter(({ isCut }) => isCut).length;
+    if (!windowPages) return [`${cut} not of ${source.groups?.[0]}`];
+    const used = `${windowPages.size} of ${settings.num_window_pages} window pages`;
+    return [`${cut} without window page`, used];
   }
 
   /** The blocks that something happened to; most of thousands have no mark. */
@@ -203,7 +206,7 @@ export class Frame {
   #describeBlocks() {
     const { state, before, story } = this;
     const slots = state.blockSize;
-    const { owners, filled } = holdersOf(state);
+    const { owners, filled, groups } = holdersOf(state);
     const firstBefore = firstHoldersOf(before);
     const nodes = new Int32Array(owners.length);
     for (const node of state.nodes.list()) {
@@ -244,7 +247,8 @@ export class Frame {
         node,
         filled: node ? slots : filled[id],
         slots,
-        lacksPage: kind !== "free" && state.windowPages?.has(id) === false,
+        isCut: (kind !== "free" && state.windowPages?.has(id) === false) || groups[id] > 0,
+        group: groups[id],
         mark,
         from,
         to,
@@ -268,7 +272,8 @@ export class Frame {
       .reduce((most, other) =>
         other.num_computed_tokens > most.num_computed_tokens ? other : most,
       );
-    const at = holder.block_table.indexOf(id) * size;
+    const table = tablesOf(holder).find((one) => one.includes(id)) ?? [];
+    const at = table.indexOf(id) * size;
     return holder.content.texts.slice(at, at + filled);
   }
 
@@ -341,28 +346,32 @@ const EVICTED = 2;
 const SOURCE = 4;
 const COPY = 8;
 
-/** The owners of each block, ids ascending, and the number of its computed slots. */
+/** The owners of each block, ids ascending, the number of its computed slots, and its KV cache group. */
 function holdersOf(state: State) {
   const owners: number[][] = new Array(state.settings.num_blocks);
   const filled = new Int32Array(state.settings.num_blocks);
+  const groups = new Uint8Array(state.settings.num_blocks);
   const { blockSize } = state;
   for (const id of [...state.running].sort((a, b) => a - b)) {
-    const { block_table: table, num_computed_tokens: computed } = state.request(id);
+    const { num_computed_tokens: computed } = state.request(id);
     const alone = [id]; // one list for all blocks without other owners
-    for (let index = 0; index < table.length; index++) {
-      const block = table[index];
-      owners[block] = owners[block] ? [...owners[block], id] : alone;
-      filled[block] = Math.max(filled[block], Math.min(blockSize, computed - index * blockSize));
-    }
+    for (const [group, table] of tablesOf(state.request(id)).entries())
+      for (let index = 0; index < table.length; index++) {
+        const block = table[index];
+        if (block < 0) continue;
+        owners[block] = owners[block] ? [...owners[block], id] : alone;
+        filled[block] = Math.max(filled[block], Math.min(blockSize, computed - index * blockSize));
+        groups[block] = group;
+      }
   }
-  return { owners, filled };
+  return { owners, filled, groups };
 }
 
 /** The owner of each block with the lowest id, or NO_REQUEST. */
 function firstHoldersOf(state: State) {
   const first = new Int32Array(state.settings.num_blocks).fill(NO_REQUEST);
   for (const id of state.running) {
-    for (const block of state.request(id).block_table) {
+    for (const block of heldBlocks(state.request(id))) {
       if (first[block] === NO_REQUEST || id < first[block]) first[block] = id;
     }
   }

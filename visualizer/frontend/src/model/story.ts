@@ -193,6 +193,10 @@ export class Story {
       case "blocks_allocated":
         for (const block of event.blocks) this.taken.push({ request, block, seq });
         break;
+      case "group_table_changed":
+        for (const [, block] of event.changes)
+          if (block >= 0) this.taken.push({ request, block, seq });
+        break;
       case "block_copied": {
         const { source, block } = event;
         const sharers = state.running.filter(

@@ -6,13 +6,13 @@
 
 export const SCHEMA = 2;
 export const KEYFRAME_SCHEMA = 3;
-export const INDEXED = 98726495;
+export const INDEXED = 3854245081;
 
 export const VOCABULARY = {
   ScheduledRow: "#request:i start:i count:i drafts?:[i",
   Blocked: "#request:i reason:'adapter_slot|after_preemption|batch_full|expected_tokens|no_free_blocks|policy|reserved_blocks|static_batch|token_budget|whole_sequence behind:i need:i have:i",
   TokenRow: "#request:i ids:[i texts:[s accepted?:i forced?:i allowed?:[i",
-  RequestState: "id:i root:i sample:i prompt_length:i tokens:[i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i texts:[s label:s priority:i max_tokens:i sampling:{a extra_key?:[s",
+  RequestState: "id:i root:i sample:i prompt_length:i tokens:[i num_computed_tokens:i block_table:[i last_node:i num_seqs:i preemptions:i texts:[s label:s priority:i max_tokens:i sampling:{a extra_key?:[s group_tables?:[[i",
   NodeRecord: "id:i parent:i tokens?:[i blocks?:[i copies?:[i last?:i lock_ref?:i extra_key?:[s texts?:[s source?:s hash?:?s media?:?[s",
   HoldState: "id:i block_table:[i last_node:i label?:s",
   KeyframeState: "window_pages?:?[i tiers?:?{[i adapters?:[s seq:i step:i tick:i paused:b waiting:[i running:[i plan:[<ScheduledRow in_flight:[(i,[<ScheduledRow free:[i queue:[i refs:[i requests:[<RequestState nodes:[<NodeRecord holds:[<HoldState settings:{a classes:{s source?:{a reported?:?<step_reported expert_loads?:[[i lanes?:[(?i,i,s tier_texts?:{[s schema:i",
@@ -21,6 +21,7 @@ export const VOCABULARY = {
   step_started: "step:i",
   admitted: "request:i node:i blocks:[i resumed:b key:[n hits?:[i",
   blocks_allocated: "request:i blocks:[i",
+  group_table_changed: "request:i group:i changes:[(i,i",
   block_copied: "request:i index:i source:i block:i",
   preempted: "request:i needed_by:i refunded:i",
   radix_evicted: "node:i needed_by:i reason:'adopted|cleared|room",

@@ -25,13 +25,8 @@ const FORMS: Block["kind"][] = ["unshared", "shared", "cached", "free"];
 const BLEED = 6;
 const HEAD = { line: 16, swatch: 17, tight: 390 }; // px, as in board.css
 
-function pagesWords({ windowPages: pages }: Frame) {
-  if (!pages) return "";
-  return `; ${pages.used} of ${pages.all} window pages in use, ${pages.lacking} blocks without one`;
-}
-
 const PAGES_TIP =
-  "Sliding layers have a memory of their own, of window pages. A block without one has no KV there.";
+  "Some layers do not have the KV of a block with a cut corner: it has no window page, or is another group's.";
 
 export class MapPanel extends Part {
   reads: Panel["reads"] = ["selected", "block", "touched"];
@@ -120,7 +115,7 @@ export class MapPanel extends Part {
       drawSwatch(glyph, form);
     }
     this.cut.begin(12, 10, unit, theme);
-    drawSwatch(this.cut, "without page");
+    drawSwatch(this.cut, "cut");
   }
 
   draw() {
@@ -129,7 +124,7 @@ export class MapPanel extends Part {
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
     this.changed.read({ frame, width: this.width });
-    this.places.draw(frame, this.width, board);
+    this.places.draw(frame, this.width, board, store.selected);
     painter.begin(this.width, grid.height + BLEED, unit, theme, BLEED);
     const { selected, block, touched } = store;
     const { claim } = this;
@@ -146,12 +141,9 @@ export class MapPanel extends Part {
       const words = `${frame.counts[form]} ${form}`;
       if (text.data !== words) text.data = words;
     }
-    const pages = frame.windowPages;
-    for (const span of this.pages) hide(span, !pages);
-    if (pages) {
-      this.cutText.data = `${pages.lacking} without window page`;
-      this.pagesText.data = `${pages.used} of ${pages.all} window pages`;
-    }
+    const { cutWords } = frame;
+    for (const [i, span] of this.pages.entries()) hide(span, !cutWords[i]);
+    [this.cutText.data = "", this.pagesText.data = ""] = cutWords;
     this.changed.write(context);
     patchChildren(this.table, blockTableNodes(context));
     scrollToChanged(this.table, unit, this.tableOf !== store.selected);
@@ -173,16 +165,11 @@ export class MapPanel extends Part {
 
   #paintHead(context: BoardContext & { unit: number; width: number }) {
     const { width, frame, theme } = context;
-    const pages = frame.windowPages;
     const items: [Parameters<typeof drawSwatch>[1] | null, string][] = FORMS.map((form) => [
       form,
       `${frame.counts[form]} ${form}`,
     ]);
-    if (pages)
-      items.push(
-        ["without page", `${pages.lacking} without window page`],
-        [null, `${pages.used} of ${pages.all} window pages`],
-      );
+    for (const [i, words] of frame.cutWords.entries()) items.push([i ? null : "cut", words]);
     const label = items.map(([, words]) => words).join(", ");
     const painter = this.head.begin(width, 2 * HEAD.line, context, label);
     painter.text("KV blocks", 0, baseline(TITLE.size, HEAD.line), TITLE);
@@ -223,7 +210,7 @@ export class MapPanel extends Part {
       this.canvas,
       "aria-label",
       `${frame.blocks.length} KV blocks: ${unshared} unshared, ${shared} shared, ${cached} cached, ` +
-        `${free} free${pagesWords(frame)}; arrow keys highlight a block, Enter selects its owner; a table follows`,
+        `${free} free${frame.cutWords.map((words) => `, ${words}`).join("")}; arrow keys highlight a block, Enter selects its owner; a table follows`,
     );
   }
 

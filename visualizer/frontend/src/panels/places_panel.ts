@@ -6,6 +6,7 @@ import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h, hide, pointIn, setAttribute } from "../drawing/html.ts";
 import type { Frame } from "../model/frame.ts";
 import { adapterRows } from "./adapter_rows.ts";
+import { groupRows } from "./group_rows.ts";
 import { baseline } from "./painted.ts";
 import { tierRows } from "./tier_rows.ts";
 
@@ -39,9 +40,15 @@ export class PlacesPanel {
     );
   }
 
-  draw(frame: Frame, width: number, { unit, theme }: Pick<Board, "unit" | "theme">) {
+  draw(
+    frame: Frame,
+    width: number,
+    { unit, theme }: Pick<Board, "unit" | "theme">,
+    selected: number | null,
+  ) {
     let end = 0;
-    this.rows = [...tierRows(frame, width), ...adapterRows(frame, width)].map((row) => {
+    const rows = [tierRows, adapterRows, groupRows].flatMap((of) => of(frame, width, selected));
+    this.rows = rows.map((row) => {
       const y = end;
       end += LINE + row.height + GAP;
       return { ...row, y, said: row.words.filter(Boolean).join(", ") };
