@@ -193,7 +193,7 @@ def _step(state: State, preempted: bool, handed_out: int, request: int | None) -
     settings, head = state.settings, None
     if request is not None:
         waiting = state.requests[request]
-        found = CachedPrefix(state, waiting, unscored=False)
+        found = CachedPrefix(state, waiting)
         head = Head(len(waiting.tokens), found.blocks, found.unlocked, state.block_size)
     return Step(
         preempted=preempted,
