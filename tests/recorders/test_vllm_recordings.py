@@ -89,13 +89,51 @@ def test_a_later_file_of_a_rotated_recording_begins_with_the_state():
 
 def test_a_miss_names_the_kv_cache_group_that_had_less_of_the_prefix():
     log = read_source(RECORDINGS / "windows.jsonl.gz")
-    answers = [read(log).why_missed(one.request) for one in log.of(v.RequestArrived)]
-    told = [one for one in answers if one.kind == "no_group"]
+    hits = {one.request: one.hits for one in log.of(v.Admitted) if not one.resumed}
+    told = [one for one in map(read(log).why_missed, hits) if one.kind == "no_group"]
     assert told
     for one in told:
-        (hits,) = (e.hits for e in log.of(v.Admitted) if e.request == one.request and not e.resumed)
-        assert hits[0] == one.agree > one.group[1] == min(hits)
+        assert hits[one.request][0] == one.agree > one.group[1] == min(hits[one.request])
         assert_names(str(one), one.agree, "full attention", "sliding window of 20", "2 layers")
+
+
+def test_vllm_finds_in_a_window_what_the_engine_finds_with_the_same_blocks_cached():
+    header, *lines = map(json.loads, lines_of("windows.jsonl.gz"))
+    size, found = header["settings"]["block_size"], list[int]()
+    state, hashes, lengths, tables, cached = State(), {}, {}, {}, {}
+    window = {"window": header["groups"][0]["window"], "num_window_pages": 1}
+    state.settings = {"block_size": size} | window
+    for line in lines:
+        if line["type"] == "arrived":
+            hashes[line["request"]], lengths[line["request"]] = line["hashes"], len(line["prompt"])
+        admitted = {op[1]: op[2:] for op in line.get("ops", ()) if op[0] == "admit"}
+        for kind, request, *rest in line.get("ops", ()):
+            gone = set[int]()
+            if kind == "group":
+                group, changes = rest
+                if request in admitted:
+                    has = {(of, hashes[one][index]) for of, one, index in cached.values()}
+                    own = hashes[request][: (lengths[request] - 1) // size]
+                    state.window_pages = {i for i, one in enumerate(own) if (group, one) in has}
+                    found.append(len(state.usable_prefix([[i] for i in range(len(own))])) * size)
+                    assert found[-1] == admitted[request][2][group]
+                tables |= {(request, group, block): index for index, block in changes}
+                reused = len(admitted.get(request, [[]])[0])
+                gone = {block for index, block in changes if index >= reused}
+            elif kind == "keep":
+                cached |= {
+                    one: (rest[0], request, tables[request, rest[0], one]) for one in rest[1]
+                }
+            elif kind == "store":
+                hashes[request] += rest[2]
+            elif kind in ("admit", "grow"):
+                gone = {*rest[kind == "admit"]}
+                admitted.pop(request, None)
+            cached = {one: of for one, of in cached.items() if one not in gone}
+        gained = line.get("gained", {})
+        for request, ids in zip(gained.get("requests", ()), gained.get("ids", ()), strict=True):
+            lengths[request] += len(ids)
+    assert len(found) - found.count(0) > 10 < found.count(0)
 
 
 def test_without_token_ids_their_counts_and_their_sharing_are_known():
