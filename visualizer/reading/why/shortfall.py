@@ -64,14 +64,16 @@ def shortfall(
     classes  as in run_started; None if they are not known
 
     There is no answer with SGLang's scheduler, without preemption or chunked prefill, or with a
-    watermark or a limit on long prefills, because other checks decide then, or if the policy might
-    then defer the head. Neither is there an answer for the token budget with asynchronous scheduling.
+    watermark, a limit on long prefills or several KV cache groups, because other checks decide then,
+    or if the policy might then defer the head. Neither is there an answer for the token budget with asynchronous scheduling.
     Drafts do not count: they get only what is left.
     """
     blocked = event.blocked
     if blocked is None or not (config.preemption and config.chunked_prefill):
         return None
     if config.watermark or config.long_prefill_token_threshold or config.scheduler != "vllm":
+        return None
+    if state.source.get("groups"):
         return None
     head = state.requests[blocked.request]
     prefix = CachedPrefix(state, head)

@@ -105,10 +105,11 @@ export function groupRows(frame: Frame, width: number, selected: number | null):
         const index = Math.floor((pointer - (one?.left ?? 0)) / cell);
         const block = one?.tables[group]?.[index];
         if (!one || block === undefined) return null;
-        const tokens = `tokens ${index * size} to ${(index + 1) * size - 1}`;
+        const isState = /linear/.test(names[group]); // a block of them has a state, not some tokens
+        const tokens = isState ? "" : `, tokens ${index * size} to ${(index + 1) * size - 1}`;
         const what = block < 0 ? "no block" : `block ${block}`;
         const had = one.had && `${names[group]} had ${plural(one.had[group], "token")} cached`;
-        return [`${one.name}, ${tokens}: ${what} of ${names[group]}`, ...(had ? [had] : [])];
+        return [`${one.name}${tokens}: ${what} of ${names[group]}`, ...(had ? [had] : [])];
       },
     };
   });
