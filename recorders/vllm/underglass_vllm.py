@@ -270,7 +270,7 @@ class Recorder:
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
         lora = getattr(scheduler.vllm_config, "lora_config", None)
         size = self._specs[self._main].block_size
-        # Without prefix caching nothing is hashed: then a group of linear layers has blocks of any size.
+        # Without prefix caching nothing is hashed, and blocks of linear layers have any size.
         sizes = {size, *([self._pool.hash_block_size] if self._pool.enable_caching else ())}
         if len(sizes) != 1 or scheduler.block_size % size:
             sizes |= {scheduler.block_size}

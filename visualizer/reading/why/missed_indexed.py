@@ -43,7 +43,6 @@ def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -
         begin = keyframes[-back]
         state = log.state(others.first + begin - 1)
         search = Search(request, names, others.prompts(state), state)
-        search.unscored.note(state.keyframe(), state)
         answer = search.answer(_from(log, begin))
         end = others.last_end(begin, answer.found)
         if answer.kind in _SETTLED or (end is None and not _adopts(log)):

@@ -65,15 +65,13 @@ def shortfall(
 
     There is no answer with SGLang's scheduler, without preemption or chunked prefill, or with a
     watermark, a limit on long prefills or several KV cache groups, because other checks decide then,
-    or if the policy might then defer the head. Neither is there an answer for the token budget with asynchronous scheduling.
-    Drafts do not count: they get only what is left.
+    or if the policy might then defer the head. Neither is there an answer for the token budget with
+    asynchronous scheduling. Drafts do not count: they get only what is left.
     """
-    blocked = event.blocked
-    if blocked is None or not (config.preemption and config.chunked_prefill):
+    blocked, has_groups = event.blocked, bool(state.source.get("groups"))
+    if blocked is None or has_groups or not (config.preemption and config.chunked_prefill):
         return None
     if config.watermark or config.long_prefill_token_threshold or config.scheduler != "vllm":
-        return None
-    if state.source.get("groups"):
         return None
     head = state.requests[blocked.request]
     prefix = CachedPrefix(state, head)
