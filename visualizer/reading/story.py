@@ -38,6 +38,8 @@ _HEX = re.compile(
     re.IGNORECASE,
 )
 _DIGITS = range(4, 7)
+# What vLLM puts around a client's id: "cmpl-ask-7-0-8935272d", "chatcmpl-ask-7-8935272d".
+_OF_VLLM = re.compile(r"^(?:cmpl-(.+)-[0-9]+|chatcmpl-(.+))-[0-9a-f]{8}$")
 
 
 def names_of(log: EventLog) -> dict[int, str]:
@@ -68,7 +70,7 @@ def names_of(log: EventLog) -> dict[int, str]:
 
 def _unique_name(request: int, label: str, taken: set[str]) -> str:
     printable = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in label)
-    base = " ".join(printable.split())
+    base = _OF_VLLM.sub(r"\1\2", " ".join(printable.split()))
     if found := _HEX.search(base):
         digits = found[0].replace("-", "")
         shortened = [digits[:most] for most in _DIGITS]

@@ -202,6 +202,8 @@ const ROWS = new Set(["prefill", "catchup", "decode"]);
 /** The number in a label such as "cmpl-3f1e2a4b5c6d7e8f-0" or one with a UUID. */
 const HEX = /(?<![\da-z])(?=[\d-]*[a-f])(?=[a-f-]*\d)[\da-f]{8}-?[\da-f]{4}[\da-f-]*/i;
 const DIGITS = [4, 5, 6];
+/** What vLLM puts around a client's id: "cmpl-ask-7-0-8935272d", "chatcmpl-ask-7-8935272d". */
+const OF_VLLM = /^(?:cmpl-(.+)-\d+|chatcmpl-(.+))-[\da-f]{8}$/;
 /** Longer labels are cut in a name. */
 const NAME_LENGTH = 16;
 
@@ -397,7 +399,10 @@ export class RequestSpans {
   #name(span: RequestSpan) {
     const { label, short } = span;
     this.byId.set(span.id, span);
-    const one = label.replace(/[\s\p{C}]+/gu, " ").trim();
+    const one = label
+      .replace(/[\s\p{C}]+/gu, " ")
+      .trim()
+      .replace(OF_VLLM, "$1$2");
     const letters = [...one];
     let base =
       letters.length > NAME_LENGTH
