@@ -28,7 +28,7 @@ import { TrimmedModel } from "./trimmed_model.ts";
 
 const LIMIT = 200_000; // events
 const PIECE = 1 << 18; // characters folded between two frames
-const SPARE = 4; // ms per frame for building the trimmed model
+const SPARE = 4; // ms per frame for building the trimmed model, of a log that has just reached the limit
 
 const count = (number: number, noun: string) =>
   `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
@@ -205,7 +205,9 @@ export class LiveBoard extends Live<Board, Model> {
     const { model, limit, board } = this;
     if (!this.#trimmed && model && this.shows && model.events.length > limit)
       this.#trimmed = new TrimmedModel(model, limit / 2);
-    if (!this.#trimmed?.advance(SPARE)) return;
+    // A log that grows faster than this folds would never be trimmed, so the time grows with it.
+    const excess = (model?.events.length ?? 0) / limit;
+    if (!this.#trimmed?.advance(SPARE * excess ** 2)) return;
     const renewed = this.#trimmed.model;
     this.#trimmed = null;
     this.model = renewed;
