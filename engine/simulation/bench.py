@@ -183,11 +183,7 @@ class Cell:
         found = [one[column] - other[column] for one, other in pairs]
         if not base:
             return None if any(found) else Interval(0.0, 0.0, 0.0)
-        mean, half = fmean(found), float("inf")
-        if len(found) > 1:
-            half = _T[len(found) - 2] * stdev(found) / sqrt(len(found))
-        elif not mean:
-            half = 0.0
+        mean, half = fmean(found), _T[len(found) - 2] * stdev(found) / sqrt(len(found))
         # No measure is negative, so none can lose more than all of it.
         return Interval(mean / base, max(-1.0, (mean - half) / base), (mean + half) / base)
 
@@ -243,30 +239,23 @@ class Bench:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""
+        cells = []
+        for cell in self.cells:
+            against = {
+                name: {
+                    column.name: told._asdict()
+                    for at, column in enumerate(COLUMNS)
+                    if (told := cell.against_first(name, at)) is not None
+                }
+                for name in cell.runs
+            }
+            cells.append(asdict(cell) | {"against_first": against})
         return {
             "target": self.target.name,
             "slo": self.slo.limits,
-            "windows": self.windows,
             "requests": self.requests,
-            "cells": [
-                {
-                    "trace": cell.trace,
-                    "load": cell.load,
-                    "requests_per_s": cell.rate,
-                    "candidates": {
-                        name: {
-                            column.name: {
-                                "windows": [run[at] for run in runs],
-                                "against_first": told and told._asdict(),
-                            }
-                            for at, column in enumerate(COLUMNS)
-                            for told in [cell.against_first(name, at)]
-                        }
-                        for name, runs in cell.runs.items()
-                    },
-                }
-                for cell in self.cells
-            ],
+            "measures": [column.name for column in COLUMNS],
+            "cells": cells,
         }
 
 
@@ -295,8 +284,8 @@ def bench(
     goals = Slo.parse(slo) if isinstance(slo, str) else slo
     if len({one.name for one in candidates}) < len(candidates) or not candidates:
         raise ConfigError("candidates must be at least one, and each must be named once")
-    if not 1 <= windows <= MAX_WINDOWS or requests < 2:
-        raise ValueError(f"windows must be 1 to {MAX_WINDOWS}, and requests at least 2")
+    if not 2 <= windows <= MAX_WINDOWS or requests < 2:
+        raise ValueError(f"windows must be 2 to {MAX_WINDOWS}, and requests at least 2")
     if not loads or not all(0 < one < float("inf") for one in loads):
         raise ValueError(f"loads must be numbers above 0, got {list(loads)}")
     for trace in traces:
@@ -443,6 +432,8 @@ def _step_ms(start: int, count: int, target: Target) -> float:
 
 
 def _verdict(cell: Cell, name: str, first: str) -> str:
+    if cell.runs[name] == cell.runs[first]:
+        return f"{name} against {first}: equal in every measure."
     told: dict[bool, list[str]] = {True: [], False: []}
     for at, column in enumerate(COLUMNS):
         found = cell.against_first(name, at)

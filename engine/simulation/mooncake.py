@@ -99,7 +99,7 @@ def workload_from_mooncake(
         raise ValueError(f"shrink must be a power of 2 from 1 to {BLOCK}, got {shrink!r}")
     if max_requests is not None and max_requests < 1:
         raise ValueError(f"max_requests must be at least 1 or None, got {max_requests!r}")
-    lines = _lines(trace) if isinstance(trace, str | Path) else trace
+    lines = lines_of(trace) if isinstance(trace, str | Path) else trace
     inputs, last, numbers = list[Input](), 0.0, dict[int, int]()
     for number, line in enumerate(islice(lines, max_requests), start=1):
         try:
@@ -139,8 +139,8 @@ def _arrival(
     )
 
 
-def _lines(path: str | Path) -> Iterator[bytes]:
-    """Yield the lines of a file. A last line without a line break counts if it is complete."""
+def lines_of(path: str | Path) -> Iterator[bytes]:
+    """Yield the lines of a file, which may be gzipped. Raises MooncakeError for a damaged one."""
     with Path(path).open("rb") as file:
         packed = file.peek(2)[:2] == _GZIP
         try:

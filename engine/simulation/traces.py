@@ -20,8 +20,6 @@ that reads it knows the future.
 """
 
 import csv
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,7 +32,7 @@ import msgspec
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log.log import EventLog
 from engine.core.sampling_params import SamplingParams
-from engine.simulation.mooncake import BLOCK, MAX_LENGTH, MooncakeError, parse
+from engine.simulation.mooncake import BLOCK, MAX_LENGTH, MooncakeError, lines_of, parse
 from engine.simulation.replayable import replayable
 from engine.simulation.workload import Answer, Arrival, Input, Workload
 
@@ -43,7 +41,6 @@ MAX_TOKENS = 2048  # of an answer, where a trace does not say what the client as
 _SMALL_BLOCK = 16  # tokens of a Qwen-Bailian hash id
 _FIRST = 1_000  # the first invented token; outputs are letters, which are below
 _FILLER = 999  # the rest of a prompt whose first token makes it different from the others
-_GZIP = b"\x1f\x8b"
 
 
 class BuiltIn(NamedTuple):
@@ -209,12 +206,15 @@ _CSV = (
 
 def _requests(path: Path) -> Iterator[tuple[int, TracedRequest]]:
     """Yield the requests of a file with their line numbers."""
-    lines = _lines(path)
-    first = next(lines, "")
-    if first.lstrip().startswith("{"):
-        yield from _from_json(path, chain([first], lines))
-    else:
-        yield from _from_csv(path, first, lines)
+    try:
+        lines = (line.decode("utf-8-sig") for line in lines_of(path))
+        first = next(lines, "")
+        if first.lstrip().startswith("{"):
+            yield from _from_json(path, chain([first], lines))
+        else:
+            yield from _from_csv(path, first, lines)
+    except (MooncakeError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: {error}") from error
 
 
 def _from_json(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, TracedRequest]]:
@@ -267,16 +267,3 @@ def _seconds(text: str) -> float:
         return float(text)
     except ValueError:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()  # Azure's times are UTC
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with path.open("rb") as file:
-        packed = file.peek(2)[:2] == _GZIP
-        try:
-            for line in gzip.GzipFile(fileobj=file) if packed else file:
-                if line.strip():
-                    yield line.decode("utf-8-sig")
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise TraceError(f"{path} is a damaged gzip file: {error}") from error
-        except UnicodeDecodeError as error:
-            raise TraceError(f"{path} must be text in UTF-8: {error}") from error

@@ -36,7 +36,7 @@ from authoring.lab import (
 )
 from authoring.numbers import untraced
 from authoring.palette import png
-from authoring.parts import METADATA, hidden, lessons
+from authoring.parts import METADATA, WORKBENCHES, hidden, lessons
 from authoring.rules import problems
 from visualizer.pictures import chromium_path
 from visualizer.widgets.picture import picture_outputs
@@ -64,7 +64,8 @@ class LessonError(RuntimeError):
 def main(names: list[str]) -> None:
     """Store the lessons whose names start with one of `names`, by default all."""
     os.environ["UNDERGLASS_REVEAL"] = "1"  # no one is there to choose
-    chosen = [path for path in lessons() if not names or path.name.startswith(tuple(names))]
+    stored = [*lessons(), *WORKBENCHES]
+    chosen = [path for path in stored if not names or path.name.startswith(tuple(names))]
     path = chromium_path()
     if path is None:
         raise SystemExit("no Chromium on this machine: install the package `chromium`")
@@ -101,14 +102,17 @@ def store(page: Page, address: str, lesson: Path) -> None:
         outputs = _outputs(index, run["outputs"], count, light, dark)
         _keep_pictures(stored.outputs, outputs)
         stored.outputs = [nbformat.from_dict(one) for one in outputs]
+    notebook.metadata = nbformat.from_dict(METADATA)
+    close_notebook(page, address)
+    if lesson in WORKBENCHES:
+        nbformat.write(notebook, lesson)
+        return
     for index, number in untraced(notebook.cells, ran=True):
         raise LessonError(f"cell {index}: the answer's {number} is in no output or code above it")
     for index in hidden(notebook.cells):
         if notebook.cells[index].cell_type == "code":
             notebook.cells[index].outputs = []
-    notebook.metadata = nbformat.from_dict(METADATA)
     nbformat.write(settled(notebook, lesson.name[:2]), lesson)
-    close_notebook(page, address)
     print(f"{lesson.name}: {lesson.stat().st_size / 1000:.0f} KB")
     for problem in problems(lesson):
         print(f"  {problem}")

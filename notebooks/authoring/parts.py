@@ -45,6 +45,10 @@ def lessons() -> list[Path]:
     return sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 
 
+# Notebooks without a lesson's parts: tools, whose outputs are stored like those of lessons.
+WORKBENCHES = [NOTEBOOKS / "scheduler_bench.ipynb"]
+
+
 def part_of(cell: Cell) -> str:
     """Return the part that a cell belongs to, "" without a tag."""
     return next((tag for tag in cell.metadata.get("tags", []) if tag in ORDER), "")

@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from authoring.parts import lessons
+from authoring.parts import WORKBENCHES, lessons
 from tests.lessons import cells
 
 PATIENCE_S = 60.0  # for a cell on a busy machine
@@ -20,7 +20,7 @@ processes = multiprocessing.get_context("forkserver" if can_fork else "spawn")
 processes.set_forkserver_preload([cells.__name__])
 
 
-@pytest.mark.parametrize("lesson", lessons(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("lesson", [*lessons(), *WORKBENCHES], ids=lambda path: path.stem)
 def test_no_cell_raises(lesson: Path, tmp_path: Path) -> None:
     code = [c for c in nbformat.read(lesson, as_version=4).cells if c.cell_type == "code"]
     words = tmp_path / "words.txt"

@@ -41,7 +41,7 @@ def bench(  # noqa: PLR0917 (typer needs one parameter per option)
         str,
         option("The load", "Shares of what the machine can take, separated by commas."),
     ] = "0.7,1,1.3",
-    windows: Annotated[int, option("The load", "Parts of a trace: the sample.", min=1)] = 10,
+    windows: Annotated[int, option("The load", "Parts of a trace: the sample.", min=2)] = 10,
     requests: Annotated[int, option("The load", "Requests in a window.", min=2)] = 100,
     shrink: Annotated[int, option("The load", "Divide all lengths by this.", min=1)] = 1,
     max_tokens: Annotated[
@@ -76,7 +76,7 @@ def bench(  # noqa: PLR0917 (typer needs one parameter per option)
     times, and a difference counts if the 95% interval of the paired differences leaves out 0.
 
         underglass bench fcfs lcf cost_aware --trace azure_conv --trace mooncake
-        underglass bench fcfs mine.py:MyVictim max_kv_tokens=16384 --html out.html
+        underglass bench fcfs mine.py:Mine max_kv_tokens=16384
     """
     check_theme(theme)
     from engine.simulation.bench import Target, gpu

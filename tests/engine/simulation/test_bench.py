@@ -44,7 +44,7 @@ def test_a_policy_does_not_differ_from_itself_and_a_worse_one_is_told() -> None:
     found = cell.against_first("oldest", NAMES.index("recomputed, %"))
     assert found is not None and found.low > 0, found
     same, worse = judged.verdicts(cell)
-    assert_names(same, "again", "noise")
+    assert_names(same, "again", "equal")
     assert_names(worse, "oldest", "worse in", "recomputed", found)
     assert told == [*range(13)]
     one, other = b.parting(judged, cell, TRACE, [candidates[0], OLDEST], 128)
