@@ -7,7 +7,7 @@ Each candidate is compared with the first one. A trace is cut into windows of co
 in a window all candidates get the same requests at the same times (common random numbers), so the
 difference between two of them owes nothing to the luck of the arrivals. The windows are the sample: the
 interval is Student's, of the paired differences of all windows. The requests of a window wait for each
-other, so an interval that resamples them as if they were independent is far too narrow, and so is a
+other, so an interval that resamples them as if they were independent is too narrow, and so is a
 bootstrap of five windows.
 
 Source: Law, Simulation Modeling and Analysis, 10.2 (paired-t confidence intervals) and 11.2 (common
@@ -57,6 +57,7 @@ _T = (
     2.045, 2.042,
 )  # fmt: skip
 MAX_WINDOWS = len(_T) + 1
+_FEWEST_ALIKE = 6  # equal differences, of which a sign test says with 95% that they are no chance
 
 
 class Column(NamedTuple):
@@ -184,6 +185,8 @@ class Cell:
         if not base:
             return None if any(found) else Interval(0.0, 0.0, 0.0)
         mean, half = fmean(found), _T[len(found) - 2] * stdev(found) / sqrt(len(found))
+        if not half and len(found) < _FEWEST_ALIKE:  # as a count may be by chance
+            half = abs(mean)
         # No measure is negative, so none can lose more than all of it.
         return Interval(mean / base, max(-1.0, (mean - half) / base), (mean + half) / base)
 

@@ -14,7 +14,8 @@ from tests.facts import assert_names, raises_naming
 from tests.server.console import invoke, refused
 
 NAMES = [column.name for column in b.COLUMNS]
-TRACE = Trace("even", [TracedRequest(90.0 * at, 20 + at % 7 * 8, 40 + at % 5 * 10, [], 1, "ab"[at % 2]) for at in range(120)])  # fmt: skip  # noqa: E501
+TRACE = Trace("even", [TracedRequest(90.0 * at, 20 + at % 7 * 8, 40 + at % 5 * 10, [], 1, "ab"[at % 2])
+                       for at in range(120)])  # fmt: skip
 
 
 class Oldest(Policy):
@@ -33,30 +34,29 @@ def target(**settings: int) -> b.Target:
 
 
 def test_a_policy_does_not_differ_from_itself_and_a_worse_one_is_told() -> None:
-    candidates = [b.candidate("fcfs"), b.Candidate("again", Policy), OLDEST]
-    sizes = {"windows": 4, "requests": 30, "target": target(), "max_tokens": 128}
-    told = list[int]()
+    pair = [b.candidate("fcfs"), OLDEST]
+    ran, sizes = list[int](), {"loads": [4], "windows": 4, "requests": 30, "max_tokens": 128}
+    every = [pair[0], b.Candidate("again", Policy), OLDEST]
     judged = b.bench(
-        candidates, [TRACE], loads=[4], progress=lambda *one: told.append(one[0]), **sizes
+        every, [TRACE], target=target(), progress=lambda *one: ran.append(one[0]), **sizes
     )
     (cell,) = judged.cells
     assert {cell.against_first("again", at) for at in range(len(NAMES))} == {(0, 0, 0)}
     found = cell.against_first("oldest", NAMES.index("recomputed, %"))
     assert found is not None and found.low > 0, found
-    same, worse = judged.verdicts(cell)
-    assert_names(same, "again", "equal")
-    assert_names(worse, "oldest", "worse in", "recomputed", found)
-    assert told == [*range(13)]
-    one, other = b.parting(judged, cell, TRACE, [candidates[0], OLDEST], 128)
-    assert len(one.of(v.Preempted)) != len(other.of(v.Preempted))
+    for verdict, facts in zip(
+        judged.verdicts(cell), (["again", "equal"], ["worse in", found]), strict=True
+    ):
+        assert_names(verdict, *facts)
+    one, other = (len(log.of(v.Preempted)) for log in b.parting(judged, cell, TRACE, pair, 128))
+    assert one != other and ran == [*range(13)]
 
 
 def test_measures_are_those_of_a_count_by_hand() -> None:
     """One seat, two requests at once: a prompt of 8 tokens takes 12 ms, a further token 10.25 ms."""
     machine = target(max_batch_size=1)
-    window = Trace("two", [TracedRequest(0, 8, 3, [], 1, name) for name in "ab"]).workload(
-        max_tokens=9
-    )
+    two = Trace("two", [TracedRequest(0, 8, 3, [], 1, name) for name in "ab"])
+    window = two.workload(max_tokens=9)
     alone = [b.alone_ms(one, machine) for one in b.arrivals(window)]
     assert alone == [32.5, 32.5]
     log = b.serve(b.candidate("fcfs"), window, 1e6, machine)
@@ -72,44 +72,39 @@ def test_measures_are_those_of_a_count_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "mean"), [("azure_conv", 1150), ("azure_code", 2005), ("mooncake", 1748)]
+    "name, mean", [("azure_conv", 1150), ("azure_code", 2005), ("mooncake", 1748)]
 )
 def test_built_in_traces_are_read_and_a_log_has_its_requests(name: str, mean: int) -> None:
     found = read_trace(name)
     assert sum(one.prompt_tokens for one in found.requests) // len(found.requests) == mean
     window = read_trace(name, shrink=16).workload(5, 4, max_tokens=None)
     log = simulate(window, target(max_kv_tokens=16384).config, cost=Cost(10, 0.25))
-    for one, other in zip(
-        window.inputs, trace_of(log, "log").workload(max_tokens=None).inputs, strict=True
-    ):
-        assert (len(one.prompt), one.params.max_tokens) == (
-            len(other.prompt),
-            other.params.max_tokens,
-        )
+    one, other = (
+        [(len(arrival.prompt), arrival.params.max_tokens) for arrival in b.arrivals(workload)]
+        for workload in (window, trace_of(log, "log").workload(max_tokens=None))
+    )
+    assert one == other
 
 
-BURST = "Timestamp,Request tokens,Response tokens\n"
-
-
-@pytest.mark.parametrize(("text", "facts"), [
+@pytest.mark.parametrize("text, facts", [
     ("a,b\n1,2", ["trace.csv", "ContextTokens", "a,b"]),
-    (BURST + "0,5,x", ["line", 2, "x"]),
-    (BURST + "9,5,5\n3,5,5", ["line", 3]),
-    (BURST + "0,0,5", ["line", 2, "prompt_tokens"]),
-    (BURST + "0,7,0", ["no request"]),
+    ("0,5,x", ["line", 2, "x"]),
+    ("9,5,5\n3,5,5", ["line", 3]),
+    ("0,0,5", ["line", 2, "prompt_tokens"]),
+    ("0,7,0", ["no request"]),
     ('{"chat_id": 1, "input_length": 3}', ["line", 1, "timestamp"]),
 ])  # fmt: skip
 def test_a_wrong_line_is_named(text: str, facts: list, tmp_path: Path) -> None:
-    (tmp_path / "trace.csv").write_text(text)
+    head = "Timestamp,Request tokens,Response tokens\n" if text[0].isdigit() else ""
+    (tmp_path / "trace.csv").write_text(head + text)
     with raises_naming(TraceError, *facts):
         read_trace(tmp_path / "trace.csv")
 
 
 def test_other_formats_are_read(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
-    path.write_bytes(
-        gzip.compress(b"at_s,prompt_tokens,output_tokens,tenant\n5,30,4,A\n6,8,0,B\n7,8,2,B\n")
-    )
+    own = b"at_s,prompt_tokens,output_tokens,tenant\n5,30,4,A\n6,8,0,B\n7,8,2,B\n"
+    path.write_bytes(gzip.compress(own))
     found = read_trace(path)
     assert [one[:3] + one[5:] for one in found.requests] == [(0, 30, 4, "A"), (2000, 8, 2, "B")]
     assert found.failed == 1
