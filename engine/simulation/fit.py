@@ -21,9 +21,9 @@ Holding back single steps would only test whether the model can repeat the step 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import isclose, sqrt
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import hypot, isclose, sqrt
 from operator import mul
 from statistics import fmean, median
 
@@ -73,13 +73,47 @@ def fit(*logs: EventLog) -> Fit:
     Where two quantities always change together (tokens and rows in a run of decodes alone), only the
     sum of their prices is determined. Raises ValueError for a log without a finished step.
     """
-    work, times, _ = _steps_of_all(logs)
-    if not work:
+    return fitted(steps_of(*logs))
+
+
+def fitted(steps: "Steps", prior: float = 0.0) -> Fit:
+    """Return the cost that explains some steps best. Raises ValueError without a step.
+
+    prior  how much a simple explanation is preferred, by a base and a price per token; see
+           `_least_squares`
+    """
+    if not steps.work:
         raise ValueError("the log has no finished step to fit a cost to")
-    quantities = _columns(work)
-    prices = _regress(quantities, times)
-    residuals = [took - one for took, one in zip(times, _priced(quantities, prices), strict=True)]
-    return Fit(Cost(*prices), residuals, fmean(times))
+    quantities = _columns(steps.work)
+    prices = _regress(quantities, steps.times, prior)
+    priced = _priced(quantities, prices)
+    residuals = [took - one for took, one in zip(steps.times, priced, strict=True)]
+    return Fit(Cost(*prices), residuals, fmean(steps.times))
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Measured steps: the plan and the work of each, its time in ms until the next, its start in us.
+
+    masked  whether a grammar masked a token of the step
+    """
+
+    plans: list[StepScheduled] = field(default_factory=list)
+    work: list[Work] = field(default_factory=list)
+    times: _Floats = field(default_factory=list)
+    starts: _Floats = field(default_factory=list)
+    masked: list[bool] = field(default_factory=list)
+
+    def only(self, chosen: Iterable[int]) -> "Steps":
+        """Return some of the steps, by index."""
+        at = list(chosen)
+        return Steps(
+            [self.plans[one] for one in at],
+            [self.work[one] for one in at],
+            [self.times[one] for one in at],
+            [self.starts[one] for one in at],
+            [self.masked[one] for one in at],
+        )
 
 
 FOLDS = 5
@@ -128,7 +162,8 @@ def held_back(*logs: EventLog) -> HeldBack | None:
 
     Which steps count as interrupted, and their weights, come from all steps; only the prices do not.
     """
-    work, times, starts = _steps_of_all(logs)
+    steps = steps_of(*logs)
+    work, times = steps.work, steps.times
     if len(work) < FEWEST_STEPS:
         return None
     quantities = _columns(work)
@@ -153,11 +188,11 @@ def held_back(*logs: EventLog) -> HeldBack | None:
         median=median(errors),
         p90=quantile(errors, 0.9),
         bias=sum(predicted) / whole - 1 if (whole := sum(times)) else 0.0,
-        clock=_clock(starts, times, predicted),
+        clock=clock_of(steps.starts, times, predicted),
     )
 
 
-def _clock(starts: _Floats, times: _Floats, predicted: _Floats) -> tuple[_Floats, _Floats]:
+def clock_of(starts: _Floats, times: _Floats, predicted: _Floats) -> tuple[_Floats, _Floats]:
     """Return measured and predicted instants in us. Idle time between two steps stays as it was.
 
     starts            in us
@@ -186,23 +221,22 @@ def finished_steps(log: EventLog) -> Iterator[tuple[StepScheduled | None, StepFi
             yield plans.pop(event.step, None), event
 
 
-def _steps_of_all(logs: Sequence[EventLog]) -> tuple[list[Work], _Floats, _Floats]:
-    """Return what `_steps` returns, of all logs one after the other."""
-    work, times, starts = list[Work](), list[float](), list[float]()
-    for its_work, its_times, its_starts in map(_steps, logs):
-        work += its_work
-        times += its_times
-        starts += its_starts
-    return work, times, starts
+def steps_of(*logs: EventLog) -> Steps:
+    """Return the measured steps of all logs, one log after the other."""
+    steps = Steps()
+    for log in logs:
+        _add_steps(log, steps)
+    return steps
 
 
-def _steps(log: EventLog) -> tuple[list[Work], _Floats, _Floats]:
-    """Return each step's work, its time in ms until the next step, and when it began in us."""
-    work, starts, ends = list[Work](), list[int](), list[int]()
+def _add_steps(log: EventLog, steps: Steps) -> None:
+    plans, work, starts, ends = list[StepScheduled](), list[Work](), list[int](), list[int]()
     is_async = _is_async(log)
     for plan, finished in finished_steps(log):
         if plan is not None and "end" in finished.t:
+            plans.append(plan)
             work.append(Work.of(plan.rows))
+            steps.masked.append(any(row.allowed for row in finished.tokens))
             # An asynchronous step overlaps with others; its forward pass does not. Where the log does
             # not say when it was launched, it was after the one before had ended.
             began = finished.t["start"]
@@ -218,8 +252,10 @@ def _steps(log: EventLog) -> tuple[list[Work], _Floats, _Floats]:
     busy_gaps = [gap for gap, busy in zip(between, is_busy, strict=True) if busy]
     usual = median(busy_gaps) if busy_gaps else 0.0
     gaps = [gap if busy else usual for gap, busy in zip(between, is_busy, strict=True)] + [usual]
-    times = [own + gap for own, gap in zip(inside, gaps, strict=False)]
-    return work, times, list(map(float, starts))
+    steps.plans.extend(plans)
+    steps.work.extend(work)
+    steps.times.extend(own + gap for own, gap in zip(inside, gaps, strict=False))
+    steps.starts.extend(map(float, starts))
 
 
 def _is_async(log: EventLog) -> bool:
@@ -250,7 +286,7 @@ def _weights(times: _Floats, expected: _Floats) -> _Floats:
     ]
 
 
-def _regress(quantities: list[_Floats], times: _Floats) -> _Floats:
+def _regress(quantities: list[_Floats], times: _Floats, prior: float = 0.0) -> _Floats:
     """Return prices for steps whose variance is proportional to their expected duration."""
     # The first round has no expected durations. Dividing by the measured ones keeps long steps, which
     # may have been interrupted, from dominating.
@@ -258,14 +294,30 @@ def _regress(quantities: list[_Floats], times: _Floats) -> _Floats:
     prices = [0.0] * len(quantities)
     for _ in range(ROUNDS):
         before = prices
-        prices = _least_squares(quantities, times, weights)
+        prices = _least_squares(quantities, times, weights, prior)
         if all(isclose(*both, rel_tol=1e-6) for both in zip(prices, before, strict=True)):
             break
         weights = _weights(times, _expected(quantities, prices))
     return prices
 
 
-def _least_squares(quantities: list[_Floats], times: _Floats, weights: _Floats) -> _Floats:
-    """Return the prices of 0 or more that explain the weighted steps best."""
+def _least_squares(
+    quantities: list[_Floats], times: _Floats, weights: _Floats, prior: float = 0.0
+) -> _Floats:
+    """Return the prices of 0 or more that explain the weighted steps best.
+
+    With a `prior`, a price other than the base and that of a token has its own square added, as if this
+    share of the steps had said that it is 0 (ridge regression).
+    """
     weighted = [list(map(mul, column, weights)) for column in quantities]
-    return non_negative_least_squares(weighted, list(map(mul, times, weights)))
+    target = list(map(mul, times, weights))
+    if prior:
+        for one in range(_SIMPLE, len(weighted)):
+            size = sqrt(prior) * hypot(*weighted[one])
+            for at, column in enumerate(weighted):
+                column.append(size if at == one else 0.0)
+            target.append(0.0)
+    return non_negative_least_squares(weighted, target)
+
+
+_SIMPLE = 2  # the base and the price of a token

@@ -5,6 +5,7 @@ predicts (`HeldBack.predicted_at`): that shows what the model's error does to ea
 """
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.core.log import vocabulary as v
@@ -28,6 +29,104 @@ class Measure(NamedTuple):
     is_time: bool
 
 
+@dataclass
+class Samples:
+    """The times of a run's requests in ms, and its counts.
+
+    tpot    time per output token after the first, of requests with several
+    queue   from the arrival to the first step that computes a token of the request
+    end_us  when the last step ended, after the first had begun at `begin_us`
+    most_rows, most_tokens  of a step
+    """
+
+    ttft: list[float] = field(default_factory=list)
+    itl: list[float] = field(default_factory=list)
+    tpot: list[float] = field(default_factory=list)
+    e2e: list[float] = field(default_factory=list)
+    queue: list[float] = field(default_factory=list)
+    begin_us: float | None = None
+    end_us: float = 0.0
+    ended: int = 0
+    output: int = 0
+    preemptions: int = 0
+    steps: int = 0
+    most_rows: int = 0
+    most_tokens: int = 0
+
+    @property
+    def span_s(self) -> float:
+        """How long the run took, in seconds."""
+        return 0.0 if self.begin_us is None else (self.end_us - self.begin_us) / US_PER_S
+
+    @property
+    def throughput(self) -> float | None:
+        """Output tokens per second."""
+        return self.output / self.span_s if self.span_s else None
+
+
+def samples(
+    log: EventLog,
+    at: Callable[[float], float] = float,
+    *,
+    without: Collection[int] = (),
+    cut: Collection[int] = (),
+) -> Samples:
+    """Return the times and counts of a run.
+
+    at       maps the log's instants, in us, to those that count
+    without  requests whose times do not count, because they arrived before the recording
+    cut      requests whose ends do not count, because they came after the recording
+    """
+    latencies, found = Latencies(at), Samples()
+    first: dict[int, float] = {}  # request -> TTFT
+    last: dict[int, tuple[float, int]] = {}  # request -> e2e so far, and tokens
+    waits, begun = set[int](), list[int]()  # requests
+    for event in log:
+        latencies.note(event)
+        match event:
+            case v.RequestArrived() if event.request not in without:
+                waits.add(event.request)
+            case v.Preempted():
+                found.preemptions += 1
+            case v.StepScheduled() if event.rows:
+                found.steps += 1
+                found.most_rows = max(found.most_rows, len(event.rows))
+                tokens = sum(row.count for row in event.rows)
+                found.most_tokens = max(found.most_tokens, tokens)
+                begun = [row.request for row in event.rows if row.request in waits]
+                waits.difference_update(begun)
+            case v.StepFinished() if event.t:
+                start, now = event.t["start"], event.t["end"]
+                found.begin_us = at(start) if found.begin_us is None else found.begin_us
+                found.end_us = at(now)
+                queued = [latencies.since_arrival(one, start) for one in begun]
+                found.queue += [max(0.0, one) for one in queued if one is not None]
+                begun = []
+                for row in event.tokens:
+                    found.output += len(row.ids)
+                    gaps = latencies.gaps(row, now)
+                    if row.request in without:
+                        continue
+                    found.itl += [one for one in gaps if one is not None]
+                    whole = latencies.e2e(row.request, now)
+                    since_arrival = latencies.since_arrival(row.request, now)
+                    if whole is not None and since_arrival is not None:
+                        first.setdefault(row.request, since_arrival)
+                        tokens = last.get(row.request, (0.0, 0))[1] + len(row.ids)
+                        last[row.request] = whole, tokens
+            case v.RequestFinished() if (
+                event.reason in ("stop", "length") and event.request not in cut
+            ):
+                found.ended += 1
+                if event.request in last:
+                    whole, tokens = last[event.request]
+                    found.e2e.append(whole)
+                    if tokens > 1:
+                        found.tpot.append((whole - first[event.request]) / (tokens - 1))
+    found.ttft = [*first.values()]
+    return found
+
+
 def measures(
     log: EventLog,
     at: Callable[[float], float] = float,
@@ -35,61 +134,29 @@ def measures(
     without: Collection[int] = (),
     cut: Collection[int] = (),
 ) -> list[Measure]:
-    """Return the measures of a run; a value is None if no request has it.
-
-    at       maps the log's instants, in us, to those that count
-    without  requests whose latencies and hits do not count, because they arrived before the recording
-    cut      requests whose ends do not count, because they came after the recording
-    """
-    latencies = Latencies(at)
-    ttft, itl = list[float | None](), list[float | None]()
-    e2e: dict[int, float | None] = {}  # of requests that have a token
-    ended = list[int]()
-    begin = end = None
-    output = preemptions = cached = steps = 0
-    prompts: dict[int, int] = {}
+    """Return the measures of a run; a value is None if no request has it. See `samples`."""
+    found = samples(log, at, without=without, cut=cut)
+    prompts = {
+        one.request: len(one.prompt)
+        for one in log.each(v.RequestArrived)
+        if one.request not in without
+    }
     admitted: dict[int, int] = {}  # request -> tokens found in the cache when it was first admitted
-    for event in log:
-        latencies.note(event)
-        match event:
-            case v.RequestArrived() if event.request not in without:
-                prompts[event.request] = len(event.prompt)
-            case v.Admitted() if event.request in prompts:
-                admitted.setdefault(event.request, len(event.blocks))
-            case v.Preempted():
-                preemptions += 1
-            case v.StepScheduled() if event.rows:
-                steps += 1
-            case v.StepFinished() if event.t:
-                begin = at(event.t["start"]) if begin is None else begin
-                end = at(event.t["end"])
-                for row in event.tokens:
-                    output += len(row.ids)
-                    now = event.t["end"]
-                    gaps = latencies.gaps(row, now)
-                    if row.request in without:
-                        continue
-                    if row.request not in e2e:
-                        ttft.append(latencies.since_arrival(row.request, now))
-                    itl += gaps
-                    e2e[row.request] = latencies.e2e(row.request, now)
-            case v.RequestFinished() if (
-                event.reason in ("stop", "length") and event.request not in cut
-            ):
-                ended.append(event.request)
+    for event in log.each(v.Admitted):
+        if event.request in prompts:
+            admitted.setdefault(event.request, len(event.blocks))
     asked = sum(prompts[request] for request in admitted)
     cached = sum(admitted.values()) * _block_size(log)
-    span = (end - begin) / US_PER_S if begin is not None and end is not None else 0.0
-    times = percentiles("TTFT", ttft) | percentiles("ITL", itl)
-    times |= percentiles("e2e", [e2e.get(request) for request in ended])
+    times = percentiles("TTFT", found.ttft) | percentiles("ITL", found.itl)
+    times |= percentiles("e2e", found.e2e)
     return [
         *(Measure(name, value, True) for name, value in times.items()),
-        Measure("throughput, tokens/s", output / span if span else None, True),
-        Measure("makespan, s", span or None, True),
-        Measure("requests that ended", len(ended), False),
-        Measure("preemptions", preemptions, False),
+        Measure("throughput, tokens/s", found.throughput, True),
+        Measure("makespan, s", found.span_s or None, True),
+        Measure("requests that ended", found.ended, False),
+        Measure("preemptions", found.preemptions, False),
         Measure("cache hit rate, %", 100 * cached / asked if asked else None, False),
-        Measure("steps", steps, False),
+        Measure("steps", found.steps, False),
     ]
 
 

@@ -114,7 +114,8 @@ class ReplayEngine(Engine):
         """Apply an input between two steps. Raises RequestError for a request it can never serve."""
         match one:
             case Arrival():
-                self.apply_arrival(one, at_us(one) if one.step is None else None)
+                sent = at_us(one) - round(one.way_ms * US_PER_MS)
+                self.apply_arrival(one, sent if one.step is None else None)
             case Abort():
                 self.abort(one.request)
             case Clear():

@@ -60,6 +60,8 @@ class Arrival(Input):
 
     `extra_key` is (adapter, digest of the cache salt); see `engine/extensions/prefix_keys.py`. `begun`
     is the output that another replica had generated. `request` is its id; 0 means the next one.
+    `way_ms` is how long it was on its way when it reached the engine at `at_ms`, which counts as
+    waiting.
     """
 
     prompt: list[int] = field(default_factory=list)
@@ -71,6 +73,7 @@ class Arrival(Input):
     extra_key: tuple[str, ...] = ()
     begun: Begun | None = None
     request: int = 0
+    way_ms: float = 0.0
 
     @property
     def keyed_prompt(self) -> list[int]:

@@ -143,6 +143,8 @@ grade folder                                | folder
 grade folder --write x.txt                  | --write .csv .html x.txt
 grade class --write nosuch/x.csv            | --write nosuch/x.csv
 grade folder --jobs 0                       | --jobs 1 0
+advise hit                                  | --goal
+advise hit --goal fast                      | --goal "p99 ttft < 1s" fast
 what-if                                     | FILE
 what-if hit                                 | SETTING=VALUE...
 what-if hit max_batchsize=8                 | max_batchsize max_batch_size?

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import underglass.shadowed  # noqa: F401 (first: it names a file that hides one of our packages)
+from underglass.commands.advise import advise
 from underglass.commands.bench import bench
 from underglass.commands.class_ import serve_class
 from underglass.commands.command import OneLineGroup, SectionedCommand
@@ -143,6 +144,10 @@ app.command(
 )(tell_me)
 app.command(cls=SectionedCommand, short_help="Ask a log why a request was slow.")(why)
 
+app.command(
+    cls=SectionedCommand,
+    short_help="Say which settings would have met a goal, and how sure that is.",
+)(advise)
 app.command(cls=SectionedCommand, short_help="Write one page about a run, for a ticket.")(report)
 app.command(
     cls=SectionedCommand,

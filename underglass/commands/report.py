@@ -20,9 +20,7 @@ def report(
     ] = None,
     replays: Annotated[
         bool,
-        typer.Option(
-            "--replays/--no-replays", help="Replay the run with more of what it was short of."
-        ),
+        typer.Option("--replays/--no-replays", help="Replay the run with other settings."),
     ] = True,
 ) -> None:
     """Write one page about a run: what limited it, since when, the ten slowest requests and why, and

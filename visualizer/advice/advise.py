@@ -1,0 +1,334 @@
+"""`advise(log, goals_of("p99 ttft < 1s"))`: which other settings would have met a goal.
+
+The search is a coordinate search, not a grid. What requests waited for says which setting comes first
+(`moves.py`); values of one setting are tried further and further out, as long as they help; and the
+best change is the base for a second one only if no single change is enough. Each try is a replay of the
+recorded arrivals by the real scheduler, with step times that were fitted by kind (`step_times.py`).
+
+How far can a prediction be trusted? Three answers, all measured on this recording:
+
+1. *Held back*: the goal's measure from the recorded schedule, with each step's time predicted
+   from other parts of the log.
+2. *Replayed unchanged*: the recorded arrivals and settings. A queue near saturation multiplies
+   small errors, so the replay runs on a slower, an equal and a faster machine, as far apart as the
+   speed drifted within the recording; what they leave unexplained is an error of the replay.
+3. *Range*: each advice is replayed on the same three machines, with other draws, and with other
+   prices: where a setting leads to steps that the recording never had, explanations that fit it
+   equally well disagree.
+
+Where the first, the second or the drift of the speed is more than LIMIT, no advice is given.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from statistics import fmean
+from typing import Any
+
+from engine.core.config import ConfigError
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.core.scheduling.admission import RequestError
+from engine.simulation.log_part import LogPart, outer_requests, started_of
+from engine.simulation.measures import Samples, samples
+from engine.simulation.replayable import replayable
+from engine.simulation.simulate import simulate
+from engine.simulation.step_times import StepTimes
+from engine.simulation.what_if import changed_config
+from engine.simulation.workload import Arrival, Workload
+from visualizer.advice.answer import TOLD, Advice, Advised, Predicted
+from visualizer.advice.goal import Goal
+from visualizer.advice.moves import HARDWARE, Line, how, lines
+from visualizer.advice.window import STEPS, window_of
+from visualizer.reading.regimes.regimes import regimes_of
+
+LIMIT = 0.3  # the largest error of the goal's measure with which advice is given
+MOST = 3  # advices
+REPLAYS = 30
+LEAST_GAIN = 0.02  # a line of values goes on while each is better by so much
+MARGIN = 0.1  # a prediction that meets its goal by so much is preferred
+LEAST_DRIFT = 0.02
+SEEDS = (0, 1, 2)
+
+Changes = tuple[tuple[str, Any], ...]
+# What a change may cost.
+SIDES = (
+    Goal("ttft", "p50"),
+    Goal("ttft", "p99"),
+    Goal("itl", "p50"),
+    Goal("itl", "p99"),
+    Goal("e2e", "p50"),
+    Goal("throughput"),
+)
+
+
+class Refusal(ValueError):
+    """No advice: one sentence that says which error, how large, and what to record instead."""
+
+
+class _Replays:
+    """Replays of a log's arrivals, each kept.
+
+    without  the log's requests whose times do not count: those that arrived before the log began, or
+             while the engine was cold, and those that had not ended when it did
+    """
+
+    def __init__(self, log: EventLog, on_replay: Callable[[int], object]) -> None:
+        if (started := started_of(log)) is None:
+            raise ValueError(
+                "the log does not begin with run_started: its first arrivals are missing"
+            )
+        self.started, self._on_replay = started, on_replay
+        self.times, self._free = StepTimes(log), StepTimes(log, prior=0.0)
+        self.config = changed_config(started, {})
+        self._workload = Workload.from_log(replayable(log), "time")
+        for one in self._workload.inputs:
+            if isinstance(one, Arrival):
+                one.way_ms = self.times.arrival_ms
+                one.at_ms += one.way_ms
+        arrived = sorted(log.each(v.RequestArrived), key=lambda one: one.t.get("at", 0))
+        cold = {one.request for one in arrived if one.t.get("at", 0) < self.times.cold_until}
+        before, after = outer_requests(log)
+        # If many arrived while the engine was cold, its first steps are what the run is about.
+        self.without = before | after | (cold if len(cold) <= len(arrived) / 10 else set())
+        self._without = self.without
+        if not isinstance(log, LogPart):  # its replays number requests in order of arrival
+            firsts = accumulate((one.n for one in arrived), initial=1)
+            numbers = {one.request: at for one, at in zip(arrived, firsts, strict=False)}
+            self._without = {numbers[one] for one in self.without if one in numbers}
+        self._kept: dict[tuple[Changes, float, int, bool], Samples | None] = {}
+
+    @property
+    def number(self) -> int:
+        """How many replays there were."""
+        return len(self._kept)
+
+    def run(
+        self, changes: Changes, speed: float = 1.0, seed: int = 0, *, is_free: bool = False
+    ) -> Samples | None:
+        """Return a replay's measures; None for settings that cannot serve the log's requests.
+
+        is_free  with the prices that fit best, instead of the simple ones
+        """
+        key = changes, speed, seed, is_free
+        if key not in self._kept:
+            try:
+                config = changed_config(self.started, dict(changes))
+                runner = (self._free if is_free else self.times).runner(seed, speed)
+                replay = simulate(self._workload, config, cost=runner)
+                self._kept[key] = samples(replay, without=self._without)
+            except (ConfigError, RequestError):
+                self._kept[key] = None
+            self._on_replay(len(self._kept))
+        return self._kept[key]
+
+
+def advise(
+    log: EventLog,
+    goals: Sequence[Goal],
+    *,
+    settings: Sequence[str] = (),
+    replays: int = REPLAYS,
+    steps: int = STEPS,
+    on_replay: Callable[[int], object] = lambda _: None,
+) -> Advised:
+    """Return which changed settings would have met the goals.
+
+    settings   which may be changed; all by default
+    replays    at most so many for the search; each advice takes five more for its range
+    steps      of a longer log, only a window of so many is replayed
+    on_replay  called after each replay, with their number
+
+    Raises Refusal where times are predicted too badly, ValueError for a log that cannot be replayed.
+    """
+    part, note = window_of(log, goals[0], steps)
+    runs = _Replays(part, on_replay)
+    recorded = samples(part, without=runs.without)
+    values = [goal.value(recorded) for goal in goals]
+    if None in values:
+        name = goals[values.index(None)].name
+        raise ValueError(f"no request of the log has a {name}")
+    met = all(
+        goal.ratio(value) <= 1 for goal, value in zip(goals, values, strict=True) if goal.limit
+    )
+    known: dict[str, Any] = {"recorded": values, "requests": len(recorded.ttft), "note": note}
+    if met and all(goal.limit for goal in goals):
+        return Advised(goals=list(goals), met=True, **known)
+    worst = max(goals, key=lambda one: one.ratio(one.value(recorded)))
+    held_back, unexplained, drift = _errors(part, runs, recorded, worst)
+    searched = _Search(runs, goals, recorded, replays)
+    waited = regimes_of(log).waited
+    searched.search(list(lines(part, runs.config, waited, goals)), settings)
+    advice = [searched.advice(one, (1 - drift, 1 + drift), held_back) for one in searched.best()]
+    return Advised(
+        goals=list(goals),
+        met=False,
+        advice=sorted(filter(None, advice), key=lambda one: (not one.surely, not one.meets)),
+        held_back=held_back,
+        unexplained=unexplained,
+        drift=drift,
+        replays=runs.number,
+        **known,
+    )
+
+
+def _errors(
+    log: EventLog, runs: _Replays, recorded: Samples, goal: Goal
+) -> tuple[float, float, float]:
+    """Return the errors of a goal's measure: held back, unexplained by a replay, and the drift."""
+    was, held = goal.value(recorded), runs.times.held_back()
+    assert was is not None
+    if held is None:
+        raise Refusal(
+            "No advice: the log has fewer than 20 steps, so the error of its step times is unknown; "
+            "record at least a few hundred."
+        )
+    predicted = goal.value(samples(log, held.steps.predicted_at, without=runs.without))
+    error = predicted / was - 1 if predicted else float("inf")
+    drift = max(held.drift, LEAST_DRIFT)
+    again = [runs.run((), speed) for speed in (1 - drift, 1.0, 1 + drift)]
+    found = [one for one in (goal.value(run) for run in again if run) if one is not None]
+    if not found:
+        raise ValueError("the log's own settings cannot serve its requests in a replay")
+    low, high = min(found), max(found)
+    left = (was - high if was > high else min(was - low, 0.0)) / was
+    for size, words in (
+        (
+            error,
+            f"{goal.name} is off by {{}} if the recorded steps are timed by other parts of the log",
+        ),
+        (left, f"a replay without a change leaves {{}} of {goal.name} unexplained"),
+        (drift, "the machine's speed varied by {} within the log"),
+    ):
+        if abs(size) > LIMIT:
+            raise Refusal(
+                f"No advice: {words.format(f'{abs(size):.0%}')}, and at most {LIMIT:.0%} is trusted; "
+                "record a longer run on a machine that does nothing else."
+            )
+    return error, left, drift
+
+
+class _Search:
+    """The coordinate search."""
+
+    def __init__(self, runs: _Replays, goals: Sequence[Goal], recorded: Samples, most: int) -> None:
+        self._runs, self._goals, self._recorded = runs, goals, recorded
+        self._most = most
+        unchanged = runs.run(())
+        assert unchanged is not None
+        self._base = unchanged
+        self._scores: dict[Changes, float] = {(): self._ratio(unchanged)}
+
+    def _ratio(self, run: Samples | None) -> float:
+        """How a run compares with the goals, or without limits with the recorded run."""
+        if run is None:
+            return float("inf")
+        return max(
+            goal.ratio(goal.value(run))
+            if goal.limit
+            else goal.ratio(goal.value(run)) / goal.ratio(goal.value(self._recorded))
+            for goal in self._goals
+        )
+
+    def search(self, found: list[Line], allowed: Sequence[str]) -> None:
+        """Try the lines; if no change is enough, try them again beside the best one."""
+        found = [line for line in found if not allowed or line[0] in allowed]
+        self._along(found, ())
+        best = self.best()
+        if best and self._scores[best[0]] > 1 - MARGIN:
+            self._along(found, best[0])
+
+    def _along(self, found: list[Line], base: Changes) -> None:
+        for name, line in found:
+            if any(name == one for one, _ in base):
+                continue
+            last = self._scores[base]
+            for value in line:
+                if self._runs.number >= self._most:
+                    return
+                changes = (*base, (name, value))
+                score = self._ratio(self._runs.run(changes))
+                self._scores[changes] = score
+                if score > last * (1 - LEAST_GAIN):
+                    break
+                last = score
+
+    def best(self) -> list[Changes]:
+        """Return the best changes, of each set of settings one."""
+        found: dict[tuple[str, ...], Changes] = {}
+        limit = self._scores[()] * (1 - LEAST_GAIN)
+        for changes in sorted(self._scores, key=self._rank):
+            if changes and self._scores[changes] < limit:
+                found.setdefault(tuple(sorted(name for name, _ in changes)), changes)
+        best = list(found.values())[:MOST]
+        limits = any(goal.limit for goal in self._goals)
+        if best and limits and self._scores[best[0]] <= 1:
+            best = [one for one in best if self._scores[one] <= 1]
+        return best
+
+    def _rank(self, changes: Changes) -> tuple[Any, ...]:
+        """Order changes: those that meet the goals first, free ones, harmless ones, the smallest."""
+        score, run = self._scores[changes], self._runs.run(changes)
+        level = 0 if score <= 1 - MARGIN else 1 if score <= 1 else 2
+        needs = any(name in HARDWARE for name, _ in changes)
+        harm = self._harm(run) if run else float("inf")
+        if level == 2:
+            return level, needs, score * (1 + harm), len(changes)
+        return level, needs, len(changes), round(harm, 1), round(score, 1), str(changes)
+
+    def _harm(self, run: Samples) -> float:
+        """How much worse other measures get, added up."""
+        harm = 0.0
+        for side in SIDES:
+            if all(side.name != goal.name for goal in self._goals):
+                was, now = side.ratio(side.value(self._base)), side.ratio(side.value(run))
+                harm += max(0.0, min(now / was - 1, 2.0) - TOLD) if was else 0.0
+        return harm
+
+    def advice(self, changes: Changes, speeds: Sequence[float], error: float) -> Advice | None:
+        """Return an advice with its ranges; None if its mean is no better than what was recorded."""
+        central = [run for run in (self._runs.run(changes, seed=one) for one in SEEDS) if run]
+        others = [self._runs.run(changes, one) for one in speeds]
+        runs = [*central, *filter(None, [*others, self._runs.run(changes, is_free=True)])]
+
+        def predicted(goal: Goal) -> Predicted:
+            values = [goal.value(run) or 0.0 for run in runs]
+            mean = fmean(values[: len(central)])
+            low = min(*values, mean * (1 - abs(error)))
+            high = max(*values, mean * (1 + abs(error)))
+            return Predicted(goal.name, goal.value(self._recorded), mean, low, high, goal.limit)
+
+        goals, config = [predicted(goal) for goal in self._goals], self._runs.config
+        ratios = [
+            (goal.ratio(one.recorded), goal.ratio(one.predicted))
+            for goal, one in zip(self._goals, goals, strict=True)
+        ]
+        if max(now for _, now in ratios) > (1 - LEAST_GAIN) * max(was for was, _ in ratios):
+            return None
+        engines = _engines(self._runs.started)
+        names = [goal.name for goal in self._goals]
+        return Advice(
+            changes=dict(changes),
+            before={name: getattr(config, name) for name, _ in changes},
+            goals=goals,
+            others=[predicted(side) for side in SIDES if side.name not in names],
+            steps=(self._recorded.steps, fmean(run.steps for run in central)),
+            preemptions=(self._recorded.preemptions, fmean(run.preemptions for run in central)),
+            how={engine: how(dict(changes), engine, config.block_size) for engine in engines},
+            unseen=_unseen(self._recorded, central[0]),
+        )
+
+
+def _unseen(recorded: Samples, predicted: Samples) -> str:
+    """Say which steps of a prediction are more than twice as large as any recorded one."""
+    pairs = (
+        ("rows", recorded.most_rows, predicted.most_rows),
+        ("tokens", recorded.most_tokens, predicted.most_tokens),
+    )
+    larger = [f"{now:,} {name} ({was:,} recorded)" for name, was, now in pairs if now > 2 * was]
+    return f"extrapolated: its largest step has {' and '.join(larger)}" if larger else ""
+
+
+def _engines(started: v.RunStarted) -> Sequence[str]:
+    """The engines of which a log's reader wants to know the flags."""
+    name = str(started.source.get("engine", "")).lower()
+    return next(([one] for one in ("vllm", "sglang") if one in name), ("", "vllm", "sglang"))

@@ -1,0 +1,176 @@
+"""What `advise` answers: changes with their predictions, what they cost, and how far to trust them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from visualizer.advice.goal import THROUGHPUT, Goal, in_unit
+from visualizer.advice.moves import HARDWARE, value_words
+
+TOLD = 0.1  # another measure that changes by more than this is told
+
+
+class Predicted(msgspec.Struct, frozen=True):
+    """A measure of an advice: recorded, predicted, and the lowest and the highest prediction."""
+
+    measure: str
+    recorded: float | None
+    predicted: float
+    low: float
+    high: float
+    limit: float | None = None
+
+    @property
+    def worse(self) -> float:
+        """How much worse the measure gets, relative; below 0: better."""
+        change = self.predicted / self.recorded - 1 if self.recorded else 0.0
+        return -change if self.measure == THROUGHPUT else change
+
+    def meets(self, *, surely: bool = False) -> bool:
+        """Whether the prediction meets the limit, if there is one; `surely`: with its whole range."""
+        if self.limit is None:
+            return True
+        if self.measure == THROUGHPUT:
+            return (self.low if surely else self.predicted) >= self.limit
+        return (self.high if surely else self.predicted) <= self.limit
+
+    def __str__(self) -> str:
+        was, now, error = (
+            in_unit(self.measure, one)
+            for one in (self.recorded, self.predicted, (self.high - self.low) / 2)
+        )
+        change = f" ({self.predicted / self.recorded - 1:+.0%})" if self.recorded else ""
+        if self.limit is not None:
+            change += (
+                ": meets the goal"
+                if self.meets(surely=True)
+                else ": meets the goal, but not surely"
+                if self.meets()
+                else ": not enough"
+            )
+        return f"{self.measure} {was} -> {now} ± {error}{change}"
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """Changed settings, and what they do.
+
+    goals   the measures of the goals
+    others  other measures
+    steps, preemptions  recorded and predicted
+    how     how to set the changes, by engine; "" is this one
+    unseen  which steps are far larger than any recorded one, in words
+    """
+
+    changes: dict[str, Any]
+    before: dict[str, Any]
+    goals: list[Predicted]
+    others: list[Predicted]
+    steps: tuple[int, float]
+    preemptions: tuple[int, float]
+    how: dict[str, str]
+    unseen: str = ""
+
+    @property
+    def meets(self) -> bool:
+        """Whether the prediction meets each goal."""
+        return all(one.meets() for one in self.goals)
+
+    @property
+    def surely(self) -> bool:
+        """Whether the whole range of the prediction meets each goal."""
+        return all(one.meets(surely=True) for one in self.goals)
+
+    @property
+    def gains(self) -> list[str]:
+        """Which other measures get better."""
+        return [str(one) for one in self.others if one.worse < -TOLD]
+
+    @property
+    def costs(self) -> list[str]:
+        """What gets worse."""
+        costs = [str(one) for one in self.others if one.worse > TOLD]
+        recorded, predicted = self.preemptions
+        if predicted > (1 + TOLD) * recorded + 1:
+            costs.append(f"{predicted:.0f} preemptions instead of {recorded}")
+        for name in HARDWARE & self.changes.keys():
+            more = self.changes[name] / self.before[name] - 1
+            costs.append(f"{more:.0%} more KV memory, which is hardware")
+        return costs
+
+    @property
+    def words(self) -> str:
+        """The changes."""
+        return ", ".join(
+            f"{name}={value_words(value)} instead of {value_words(self.before[name])}"
+            for name, value in self.changes.items()
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yield the advice as lines of text."""
+        yield self.words
+        for engine, flags in self.how.items():
+            yield f"{engine or 'here'}: {flags}"
+        yield from map(str, self.goals)
+        yield f"also better: {'; '.join(self.gains) or 'nothing by more than a tenth'}"
+        yield f"costs: {'; '.join(self.costs) or 'no other measure gets worse by more than a tenth'}"
+        steps, preemptions = self.steps, self.preemptions
+        yield (
+            f"steps {steps[0]:,} -> {steps[1]:,.0f}, "
+            f"preemptions {preemptions[0]:,} -> {preemptions[1]:,.0f}"
+        )
+        if self.unseen:
+            yield self.unseen
+
+
+class Advised(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found.
+
+    met       whether the recording meets its goals: then there is no advice
+    advice    at most three, the best first; if none meets the goals, what comes closest
+    held_back, unexplained, drift  the errors, relative; see `advise.py`
+    requests  how many requests the measures are made of
+    replays   how many there were
+    """
+
+    goals: list[Goal]
+    recorded: list[float | None]
+    met: bool
+    requests: int
+    advice: list[Advice] = []
+    held_back: float = 0.0
+    unexplained: float = 0.0
+    drift: float = 0.0
+    replays: int = 0
+    note: str = ""
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was found as lines of text."""
+        for goal, value in zip(self.goals, self.recorded, strict=True):
+            was = in_unit(goal.name, value)
+            yield f"Goal: {goal}. Recorded: {was}, with {self.requests:,} requests."
+        if self.met:
+            yield "The goal is already met: nothing has to change."
+            return
+        if not self.advice:
+            yield f"None of {self.replays} replays with other settings comes closer to it."
+        elif not self.advice[0].meets:
+            yield "No change of settings meets it. What comes closest:"
+        for number, one in enumerate(self.advice, 1):
+            first, *others = one.lines()
+            yield f"\n{number}. {first}"
+            yield from (f"   {line}" for line in others)
+        yield f"\n{self.trust}"
+
+    @property
+    def trust(self) -> str:
+        """How far off the predictions are on this recording."""
+        return (
+            f"On this recording, the recorded schedule with times that were predicted from other parts"
+            f" of it is off by {self.held_back:+.1%}; a replay without a change leaves "
+            f"{self.unexplained:+.1%} unexplained; the machine's speed varied by {self.drift:.1%}. "
+            f"After ± stands half the range of replays with other draws, speeds and prices. {self.note}"
+        ).rstrip()

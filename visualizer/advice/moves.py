@@ -1,0 +1,126 @@
+"""Which settings are worth a try, in which order, and what they are called elsewhere.
+
+Requests say what they waited for. More of that comes first; then what divides a step otherwise. A
+change of memory needs hardware, so it comes last.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from engine.core.config import EngineConfig
+from engine.core.declared import settings_of
+from engine.core.log import vocabulary as v
+from engine.core.log.log import EventLog
+from engine.simulation.log_part import started_of
+from visualizer.advice.goal import Goal
+
+Line = tuple[str, list[Any]]  # a setting, and values further and further from the one that it has
+
+HARDWARE = {"max_kv_tokens"}
+MEMORY = (
+    "no_free_blocks",
+    "whole_sequence",
+    "reserved_blocks",
+    "expected_tokens",
+    "after_preemption",
+    "preempted",
+)
+_POLICIES = {"vllm": ("fcfs", "priority"), "sglang": ("fcfs", "lpm")}
+_OWN_POLICIES = ("fcfs", "priority", "sjf", "lpm", "fair")
+_LEAST = 0.02  # of all waiting: a cause of less is not worth a try
+
+
+def lines(
+    log: EventLog, config: EngineConfig, waited: Mapping[str, int], goals: Sequence[Goal]
+) -> Iterator[Line]:
+    """Yield lines of values, the most promising first.
+
+    waited  how long requests waited, by cause
+    """
+    whole = sum(waited.values()) or 1
+    share = {cause: time / whole for cause, time in waited.items()}
+    seats, budget, limit = (
+        config.max_batch_size,
+        config.token_budget,
+        config.long_prefill_token_threshold,
+    )
+    memory = sum(share.get(cause, 0.0) for cause in MEMORY)
+    more_seats = "max_batch_size", [2 * seats, 4 * seats, 8 * seats]
+    fewer_seats = "max_batch_size", [seats * 3 // 4, seats // 2, seats // 4]
+    larger = "token_budget", [2 * budget, 4 * budget, 8 * budget]
+    smaller = "token_budget", [budget // 2, budget // 4, budget // 8]
+    chunks = "long_prefill_token_threshold", [(limit or budget) // by for by in (2, 4, 8)]
+    whole_prompts = "long_prefill_token_threshold", [0] * bool(limit)
+    watermark = "watermark", [config.watermark + one for one in (0.05, 0.1, 0.2)]
+    other = {"whole": "first_chunk", "first_chunk": "whole"}[config.admission]
+    blocks = "max_kv_tokens", [round(config.max_kv_tokens * by) for by in (1.25, 1.5, 2.0)]
+
+    found: list[tuple[float, Line]] = []
+    found.append((share.get("batch_full", 0.0), more_seats))
+    stalls = share.get("token_budget", 0.0)
+    found += [(stalls, larger), (stalls / 2, chunks), (stalls / 2, whole_prompts)]
+    found += [
+        (memory, fewer_seats),
+        (memory * 0.9, watermark),
+        (memory * 0.5, ("admission", [other])),
+    ]
+    found.append((0.01, ("chunked_prefill", [True] * (not config.chunked_prefill))))
+    found.append((0.3, ("policy", _policies(log, config))))
+    if config.scheduler != "vllm":
+        now = config.schedule_conservativeness
+        found.append((memory, ("schedule_conservativeness", [now * 1.5, now * 2, now / 2])))
+    if any(goal.measure in ("itl", "tpot", "e2e") for goal in goals):
+        found += [(0.8, smaller), (0.7, chunks), (0.2, fewer_seats)]
+    for _, line in sorted(found, key=lambda one: -one[0]):
+        if line[1] and _ > 0:
+            yield line
+    if memory > _LEAST:
+        yield blocks
+
+
+def _policies(log: EventLog, config: EngineConfig) -> list[str]:
+    """The policies that would order this log's requests otherwise."""
+    started = started_of(log)
+    engine = str(started.source.get("engine", "") if started else "").lower()
+    names = next((names for name, names in _POLICIES.items() if name in engine), _OWN_POLICIES)
+    arrived = list(log.each(v.RequestArrived))
+    useless = {
+        "priority": len({one.priority for one in arrived}) < 2,
+        "fair": len({one.label for one in arrived}) < 2,
+        config.policy: True,
+    }
+    return [name for name in names if not useless.get(name, False)]
+
+
+def how(changes: Mapping[str, Any], engine: str, block_size: int) -> str:
+    """Return how to set changes in an engine ("vllm", "sglang"; "" for this one)."""
+    if not engine:
+        return " ".join(
+            f"--{name.replace('_', '-')} {value_words(value)}" for name, value in changes.items()
+        )
+    declared = {one.name: one for one in settings_of(EngineConfig)}
+    return " ".join(
+        _flag(declared[name].extra.get(engine), name, value, engine, block_size)
+        for name, value in changes.items()
+    )
+
+
+def _flag(known: Any, name: str, value: Any, engine: str, block_size: int) -> str:
+    if isinstance(known, dict):
+        known = known.get(value)
+    if engine == "vllm" and name == "max_kv_tokens":
+        return f"--num-gpu-blocks-override {value // block_size + 1}"  # vLLM's block 0 is no block
+    flags = re.findall(r"`(--[a-z][^`]*)`", str(known))
+    if not flags or str(known).startswith("–"):
+        return f"{name}={value_words(value)} (no flag of {engine})"
+    flag = str(flags[0])
+    takes = not (isinstance(value, bool) or " " in flag or flag.startswith("--no-"))
+    return f"{flag} {value_words(value)}" if takes and not isinstance(value, str) else flag
+
+
+def value_words(value: Any) -> str:
+    """Return a value as a person writes it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
