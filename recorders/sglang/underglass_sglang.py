@@ -301,11 +301,9 @@ class Recorder:
         if not batch or not batch.reqs:
             if self._in_flight and self._live:  # with overlap, a pass may only end the last step
                 self._step += 1
-                now = self._now()
-                times = {"start": self._began, "scheduled": now, "end": now}
                 self._put(type="step_started", step=self._step)
                 self._put(type="step_scheduled", rows=[], skipped=[], blocked=blocked)
-                self._put(type="step_finished", tokens=[], step=self._step, wasted=[], t=times)
+                self._in_flight.append((self._step, self._began, self._now(), []))
             return
         self._step += 1
         self._put(type="step_started", step=self._step)
@@ -363,6 +361,8 @@ class Recorder:
         for number, request in ended:
             kind = request.finished_reason.to_json()["type"]
             self._end(number, kind if kind in ("stop", "length", "abort") else "error")
+        if self._in_flight and not self._in_flight[0][3]:  # a step without a batch ends with it
+            self.step_ended()
 
     def _find_aborted(self) -> None:
         """Find requests that left the queue without having been scheduled, because clients left."""

@@ -4,6 +4,7 @@
  * each at the step that explains it; the search box walks through it. Pure functions.
  */
 
+import { lacks } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import type { RequestSpan } from "../model/request_spans.ts";
 import { lateness, type Slo } from "../model/run_summary.ts";
@@ -157,7 +158,7 @@ function preempted({ words: [word, digits] }: Asked): Question {
 /** Requests that computed prompt tokens that a cache could have had, most first. */
 function missed({ model }: Asked): Question {
   const of = ({ id, sample }: RequestSpan): Answer => {
-    const answer = sample ? null : whyMissed(model, id);
+    const answer = sample || lacks(model, "cached_tokens") ? null : whyMissed(model, id);
     if (answer?.step == null || answer.kind === "whole") return null;
     const { most, found, step } = answer;
     const [, reason] = missedWords(model, answer);

@@ -8,7 +8,7 @@ import { closest, h } from "../drawing/html.ts";
 import { drawBar, drawFlag, partsOf } from "../drawing/waterfall_bar.ts";
 import { chip, levelDot, wordNodes } from "../drawing/words_html.ts";
 import { Absent } from "../model/indexed_events.ts";
-import { type Knowledge, LEVELS } from "../model/knowledge.ts";
+import { type Knowledge, LEVELS, lacks } from "../model/knowledge.ts";
 import type { RequestTime } from "../model/waterfall.ts";
 import {
   type CauseRow,
@@ -107,6 +107,7 @@ export class WhySlow extends Part {
   /** Writes what the request found in the cache, and why it was not more. */
   writeMissed(context: WaterfallContext) {
     const { model } = context;
+    if (lacks(model, "cached_tokens")) return;
     let answer: ReturnType<typeof whyMissed>;
     try {
       answer = whyMissed(model, this.id);

@@ -8,6 +8,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Model, plain } from "../../src/model/index.ts";
+import { lacks } from "../../src/model/knowledge.ts";
 import { stuck } from "../../src/model/stuck.ts";
 import { causeRows } from "../../src/model/waterfall_words.ts";
 import { missedWords, whyMissed } from "../../src/model/why_missed.ts";
@@ -17,7 +18,8 @@ const [folder] = process.argv.slice(2);
 const said = {};
 for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))) {
   const model = new Model(parseLog(readFileSync(join(folder, name), "utf8")).events);
-  const missed = model.requests.map(({ id }) => {
+  const asked = lacks(model, "cached_tokens") ? [] : model.requests;
+  const missed = asked.map(({ id }) => {
     const answer = whyMissed(model, id);
     const words = missedWords(model, answer).slice(1).map(plain);
     return { ...answer, words };
