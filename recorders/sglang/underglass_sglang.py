@@ -284,15 +284,16 @@ class Recorder:
 
     def _blocked(self, running: int) -> list[Any] | None:
         """Return the head of the queue, and why it waits."""
-        queue = self._scheduler.waiting_queue
-        if not queue:
+        queue = [self._numbers[request.rid] for request in self._scheduler.waiting_queue]
+        queue = [number for number in queue if number not in self._retracted]
+        if not queue:  # what was retracted in this pass has not been looked at
             return None
         is_new = self._left or self._obstacle[0] == "token_budget"
         seats = self._scheduler.max_running_requests - running
         if self._verdict == "CONTINUE" or (not self._verdict and is_new and seats <= 0):
             self._obstacle = ["batch_full", 1, 0]
         reason, need, have = self._obstacle
-        return [self._numbers[queue[0].rid], reason, len(queue) - 1, need, have]
+        return [queue[0], reason, len(queue) - 1, need, have]
 
     def step_scheduled(self, batch: Any, running: int) -> None:
         """The scheduler has planned a batch, or found nothing to do."""
