@@ -120,8 +120,7 @@ def replay(
     outputs = {number: ask.output for number, ask in enumerate(workload.requests, start=1)}
     runner = CostRunner(1.0, 0.0, outputs=outputs, end_token=STOP)
     like_other = vllm_config if workload.scheduler == "vllm" else sglang_config
-    policy = SGLANG_POLICIES.get(workload.policy)
-    engine = Engine(
-        runner, config or like_other(workload), clock=runner.clock, policy=policy and policy()
-    )
+    kind = SGLANG_POLICIES.get(workload.policy)
+    policy = kind() if kind else None
+    engine = Engine(runner, config or like_other(workload), clock=runner.clock, policy=policy)
     return Player(workload, engine).play(like)

@@ -72,8 +72,8 @@ def lines(
         found.append((memory, ("schedule_conservativeness", [now * 1.5, now * 2, now / 2])))
     if any(goal.measure in ("itl", "tpot", "e2e") for goal in goals):
         found += [(0.8, smaller), (0.7, chunks), (0.2, fewer_seats)]
-    for _, line in sorted(found, key=lambda one: -one[0]):
-        if line[1] and _ > 0:
+    for weight, line in sorted(found, key=lambda one: -one[0]):
+        if line[1] and weight > 0:
             yield line
     if memory > _LEAST:
         yield blocks
