@@ -148,7 +148,7 @@ class Recorder:
         self._needed_by: dict[int, int] = {}  # of the requests that were preempted in this pass
         self._left = 0  # requests that have left the batch since the last pass
         self._verdict = ""  # SGLang's last answer in this pass, and for which request
-        self._obstacle: list[Any] = ["batch_full", 0, 0]
+        self._obstacle: list[Any] = ["batch_full", 1, 0]
         self._in_flight: deque[tuple[int, int, int, list[int]]] = deque()  # oldest first
         self._with_tokens = os.environ.get("UNDERGLASS_RECORD_TOKENS") == "1"
         self.writer = _Writer(Path(os.environ["UNDERGLASS_RECORD"]))

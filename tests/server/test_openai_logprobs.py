@@ -113,15 +113,6 @@ def test_stop_string_tokens_have_logprobs_although_their_text_is_hidden(url):
     assert stop in "".join(told["tokens"])
 
 
-def test_text_that_is_held_back_changes_no_offset(url):
-    """It comes with a later token, but begins where its own token does."""
-    free, held = (
-        complete(url, logprobs=0, **f) for f in ({}, {"stop": ", a prince called nobody"})
-    )
-    assert held["choices"][0]["logprobs"] == free["choices"][0]["logprobs"]
-    assert held["choices"][0]["text"] == free["choices"][0]["text"]
-
-
 def test_max_tokens_0_with_echo_is_the_prompt_alone(url):
     for prompt in (PROMPT, TOKENIZER.encode(PROMPT)):
         # The token that the engine makes nevertheless would be the end.

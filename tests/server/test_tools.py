@@ -95,17 +95,6 @@ def test_the_bundled_model_chooses_a_function_or_answers_and_reads_a_result(clie
     assert third.message.tool_calls is None and third.finish_reason == "stop"
 
 
-def test_every_sample_makes_its_own_call(client):
-    word = {"type": "string", "pattern": "^[a-z]{6}$"}
-    parameters = {"type": "object", "properties": {"word": word}, "required": ["word"]}
-    say = {"type": "function", "function": {"name": "say", "parameters": parameters}}
-    answer = complete(client, tools=[say], **ONE, n=4, temperature=2.0, seed=3)
-    calls = [choice.message.tool_calls[0] for choice in answer.choices]
-    assert len({call.id for call in calls}) == 4
-    said = {json.loads(call.function.arguments)["word"] for call in calls}
-    assert len(said) > 1 and all(re.fullmatch("[a-z]{6}", one) for one in said)
-
-
 def test_a_call_is_cut_off_at_max_tokens(client):
     (whole,) = complete(client, tool_choice=NAMED).choices
     (cut,) = complete(client, tool_choice=NAMED, max_tokens=8).choices

@@ -202,14 +202,6 @@ def test_a_distribution_of_a_learner_is_used_as_with_torch(in_page):
         assert run(engine, asked[:1])[0].output_ids == [301] * 20
 
 
-def test_the_model_describes_itself_as_with_torch(in_page):
-    theirs, ours = in_page("bundled", EngineConfig())
-    torchs_own = theirs.runner.describe().keys() - ours.runner.describe().keys()
-    assert torchs_own == {"kernels", "mirror_bytes"}
-    assert ours.runner.describe().items() <= theirs.runner.describe().items()
-    assert ours.tokenizer.describe() == theirs.tokenizer.describe()
-
-
 def test_a_page_holds_the_keys_and_values_that_torch_computes(in_page):
     pages = []
     for engine in in_page("bundled", EngineConfig()):

@@ -120,13 +120,6 @@ def test_the_reader_says_what_is_simulated(log: EventLog) -> None:
     assert log.state().core()["waiting"] == []  # it folds
 
 
-def test_a_longer_trace_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MAX_REQUESTS", 20)
-    cut = read_source(b"\n".join(LINES[:30]) + b"\n")
-    assert len(cut.of(v.RequestArrived)) == 20
-    assert_names(cut[0].source["engine"], 20, 30)
-
-
 def test_long_requests_are_simulated_up_to_a_number_of_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -139,10 +139,3 @@ def test_of_a_simulation_the_note_names_the_few_facts_that_are_recorded(own):
     assert note is not None
     assert "Inferred in replay: all facts except settings, arrivals." in note
     assert not any(WORDS["facts"][fact] in note for fact in ("queue", "evictions", "step_times"))
-
-
-def test_unknown_totals_are_missing(own):
-    log = foreign(own, unknown=(*NO_TEXT, "preemptions", "cached_tokens"))
-    totals = compare(own, log).totals
-    assert totals.b[["preemptions", "tokens found in the cache"]].isna().all()
-    assert totals.b["steps"] == totals.a["steps"]

@@ -140,13 +140,6 @@ def test_an_impossible_setting_is_reported_and_the_last_run_stays():
     assert p.log is log and 'role="alert"></p>' in p.page
 
 
-def test_wrong_settings_are_rejected_by_name():
-    wrong = {"budget": 3, "token_budget": 0, "rate": 0, "policy": "chance", "question": 9}
-    for name, value in wrong.items():
-        with raises_naming(SetupError, name, "token_budget" if name == "budget" else value):
-            playground(**{name: value})
-
-
 def test_there_is_one_run_at_a_time_and_the_last_wish_counts(monkeypatch):
     served, running = [], threading.Lock()
     serve = Setup.run
@@ -175,15 +168,6 @@ def test_there_is_one_run_at_a_time_and_the_last_wish_counts(monkeypatch):
     p = asyncio.run(drag())
     assert served == [64, 20, 14]
     assert p.settings["token_budget"] == 14
-
-
-def test_another_question_starts_anew():
-    p = playground()
-    move(p, token_budget=128)
-    p._on_message(p, {"question": 2}, [])
-    assert QUESTIONS[2].text in words(p.page)
-    assert p.previous is None
-    assert p.setup == QUESTIONS[2].setup
 
 
 def test_a_given_workload_is_served_and_has_no_controls_for_traffic():

@@ -22,7 +22,7 @@ from engine.simulation.capacity.rates import (
 )
 from engine.simulation.capacity.served import Served, served_in
 from engine.simulation.capacity.slo import Slo, SloError
-from engine.simulation.workload import Arrival, poisson, uniform
+from engine.simulation.workload import poisson, uniform
 from tests.facts import assert_names, raises_naming
 from visualizer import read
 
@@ -223,12 +223,3 @@ def test_a_goal_that_cannot_be_read_is_named(text):
 def test_a_wrong_load_is_named(wrong):
     with raises_naming(ValueError, *wrong):
         Load(**wrong)
-
-
-def test_the_random_requests_depend_on_their_number_alone():
-    one, other = (
-        Load(requests=5, seconds=0, seed=1).at(1),
-        Load(requests=50, seconds=0, seed=1).at(1),
-    )
-    arrivals = [each for each in other.inputs if isinstance(each, Arrival)]
-    assert [each.prompt for each in one.inputs] == [each.prompt for each in arrivals[:5]]

@@ -10,7 +10,6 @@ from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from engine.extensions.prompt_lookup import PromptLookup
 
 BROKEN = "\ufffd"
 TEXTS = {
@@ -102,16 +101,6 @@ def test_an_output_that_stops_inside_a_character_shows_that_once_and_last(tokeni
             assert pieces[-1] == BROKEN
 
 
-def test_an_end_token_inside_a_character_shows_it_as_well(tokenizer) -> None:
-    end = min(tokenizer.eos_ids)
-    prompt, said = spell(tokenizer, "e"), spell(tokenizer, "t😀")[:-1]
-    engine = engine_that_says(tokenizer, [[*said, end]])
-    request = engine.submit(prompt, SamplingParams(max_tokens=20))
-    pieces = run(engine)[request.id]
-    assert request.finish_reason == "stop"
-    assert "".join(pieces) == request.output_text == tokenizer.decode(said)
-
-
 def test_samples_that_fork_inside_a_character_complete_it_each_for_itself(tokenizer) -> None:
     prompt = spell(tokenizer, "Look: 😀")[:-2]  # its last two bytes differ from sample to sample
     ends = [b"\x98\x80!", b"\x9a\x80?", b"\x98\x81\xf0\x9f\x9a\x80", b"\x91\x8d\xf0\x9f\x8f\xbd"]
@@ -144,18 +133,6 @@ def test_preemption_inside_a_character_changes_no_text(tokenizer, budget) -> Non
                 inside += state.requests[event.request].texts[-1] == ""
             state.apply(event)
     assert inside >= 3, "no request was preempted inside a character"
-
-
-def test_drafts_that_end_inside_a_character_change_no_text(tokenizer) -> None:
-    text = "😀🚀😀🚀😀🚀é😀🚀é"
-    said = spell(tokenizer, text)
-    for length in (1, 2, 3, 5, 7):
-        engine = engine_that_says(tokenizer, [said], drafter=PromptLookup(length))
-        request = engine.submit(spell(tokenizer, "😀🚀"), SamplingParams(max_tokens=len(said)))
-        pieces = run(engine)[request.id]
-        assert engine.step_count < len(said)
-        assert "".join(pieces) == text
-        assert all(len(piece) <= 1 for piece in pieces)
 
 
 def test_an_abort_inside_a_character_leaves_whole_characters(tokenizer) -> None:

@@ -14,7 +14,6 @@ from tests.server.gateway.test_failure import stream
 from tests.server.harness import Feed, fetch, get, metrics, post, refusal, until_ready
 from tests.server.sdk import lenient, sdk
 from tests.server.test_openapi import HEALTH, RESPONSES, ROUTES, operations
-from tests.server.test_routes import ROUTES as SERVED
 from visualizer import read
 
 Pair = tuple[BackgroundServer, BackgroundServer, BackgroundServer]
@@ -53,19 +52,6 @@ def test_response_names_replica_and_its_request_and_keeps_the_request_id(url):
 
 
 MORE = ("/join", "/", "/docs", "/openapi.json")
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"), [*SERVED, *(("GET", path, None) for path in MORE)]
-)
-def test_gateway_answers_as_a_replica_does(pair, method, path, body):
-    statuses, kinds = [], []
-    for server in pair[:2]:
-        response = fetch(server.url, path, method, json=body)
-        statuses.append(response.status_code)
-        kinds.append(response.headers["content-type"])
-    assert statuses == [200, 200]
-    assert kinds[0] == kinds[1]
 
 
 @pytest.mark.parametrize(
