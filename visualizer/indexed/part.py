@@ -7,7 +7,7 @@ from engine.core.log import vocabulary as v
 from engine.simulation.log_part import LogPart
 from visualizer.indexed.indexed_log import IndexedLog
 
-MOST = 60_000  # events of a log that are replayed at once; a replay takes some seconds then
+MOST = 30_000  # events of a log that are replayed at once; a replay takes some seconds then
 
 
 def replayed_part(log: EventLog, first: int | None = None, last: int | None = None) -> EventLog:
