@@ -79,7 +79,7 @@ def fit(*logs: EventLog) -> Fit:
 def fitted(steps: "Steps", prior: float = 0.0) -> Fit:
     """Return the cost that explains some steps best. Raises ValueError without a step.
 
-    prior  how much a simple explanation is preferred, by a base and a price per token; see
+    prior  how much a simple explanation is preferred, by a base, a token and a row; see
            `_least_squares`
     """
     if not steps.work:
@@ -306,8 +306,8 @@ def _least_squares(
 ) -> _Floats:
     """Return the prices of 0 or more that explain the weighted steps best.
 
-    With a `prior`, a price other than the base and that of a token has its own square added, as if this
-    share of the steps had said that it is 0 (ridge regression).
+    With a `prior`, all but the first prices have their own squares added, as if this share of the steps
+    had said that they are 0 (ridge regression).
     """
     weighted = [list(map(mul, column, weights)) for column in quantities]
     target = list(map(mul, times, weights))
@@ -320,4 +320,4 @@ def _least_squares(
     return non_negative_least_squares(weighted, target)
 
 
-_SIMPLE = 2  # the base and the price of a token
+_SIMPLE = 3  # the base, and the prices of a token and of a row

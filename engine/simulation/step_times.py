@@ -12,8 +12,8 @@ the draws corrects the kind, their spread gives the tail. Draws are seeded.
 
 Because residuals correct what the prices get wrong inside the recorded sizes, the prices need not be
 exact there. They have to be right *outside*, where a changed setting leads: so a simple explanation,
-a base and a price per token, is preferred to nine prices that fit equally well (`PRIOR`). Of a log
-with at most 32 tokens a step, nine free prices said that more tokens cost nothing.
+a base and the prices of a token and a row, is preferred to nine prices that fit equally well
+(`PRIOR`). Of a log with at most 32 tokens a step, nine free prices said that more cost nothing.
 
 A kind is a form (decode, prefill or mixed; with drafts or a grammar) and a band of tokens, 1, 2 to
 3, 4 to 7 and so on. A kind with few steps borrows: a draw comes from the kind itself with

