@@ -35,7 +35,7 @@ from engine.simulation.simulate import simulate
 from engine.simulation.step_times import StepTimes
 from engine.simulation.what_if import changed_config
 from engine.simulation.workload import Arrival, Workload
-from visualizer.advice.answer import TOLD, Advice, Advised, Predicted
+from visualizer.advice.answer import TOLD, Advice, Advised, Errors, Predicted
 from visualizer.advice.goal import Goal
 from visualizer.advice.moves import HARDWARE, Line, how, lines
 from visualizer.advice.window import STEPS, window_of
@@ -57,6 +57,10 @@ SIDES = (
     Goal("itl", "p50"),
     Goal("itl", "p99"),
     Goal("e2e", "p50"),
+    Goal("throughput"),
+)
+MEASURED = (
+    *(Goal(measure, share) for measure in ("ttft", "itl") for share in ("p50", "p90", "p99")),
     Goal("throughput"),
 )
 
@@ -154,27 +158,23 @@ def advise(
     if met and all(goal.limit for goal in goals):
         return Advised(goals=list(goals), met=True, **known)
     worst = max(goals, key=lambda one: one.ratio(one.value(recorded)))
-    held_back, unexplained, drift = _errors(part, runs, recorded, worst)
+    errors = _errors(part, runs, recorded, worst)
     searched = _Search(runs, goals, recorded, replays)
     waited = regimes_of(log).waited
     searched.search(list(lines(part, runs.config, waited, goals)), settings)
-    advice = [searched.advice(one, (1 - drift, 1 + drift), held_back) for one in searched.best()]
+    advice = [searched.advice(one, errors) for one in searched.best()]
     return Advised(
         goals=list(goals),
         met=False,
         advice=sorted(filter(None, advice), key=lambda one: (not one.surely, not one.meets)),
-        held_back=held_back,
-        unexplained=unexplained,
-        drift=drift,
+        errors=errors,
         replays=runs.number,
         **known,
     )
 
 
-def _errors(
-    log: EventLog, runs: _Replays, recorded: Samples, goal: Goal
-) -> tuple[float, float, float]:
-    """Return the errors of a goal's measure: held back, unexplained by a replay, and the drift."""
+def _errors(log: EventLog, runs: _Replays, recorded: Samples, goal: Goal) -> Errors:
+    """Return the errors of all measures. Raises Refusal if those of a goal's measure are too large."""
     was, held = goal.value(recorded), runs.times.held_back()
     assert was is not None
     if held is None:
@@ -182,7 +182,8 @@ def _errors(
             "No advice: the log has fewer than 20 steps, so the error of its step times is unknown; "
             "record at least a few hundred."
         )
-    predicted = goal.value(samples(log, held.steps.predicted_at, without=runs.without))
+    scheduled = samples(log, held.steps.predicted_at, without=runs.without)
+    predicted = goal.value(scheduled)
     error = predicted / was - 1 if predicted else float("inf")
     drift = max(held.drift, LEAST_DRIFT)
     again = [runs.run((), speed) for speed in (1 - drift, 1.0, 1 + drift)]
@@ -204,7 +205,13 @@ def _errors(
                 f"No advice: {words.format(f'{abs(size):.0%}')}, and at most {LIMIT:.0%} is trusted; "
                 "record a longer run on a machine that does nothing else."
             )
-    return error, left, drift
+    measures: dict[str, tuple[float, float]] = {}
+    for one in MEASURED:
+        values = [one.value(run) for run in (recorded, scheduled, runs.run(())) if run]
+        if all(values):
+            first, *others = [value or 0.0 for value in values]
+            measures[one.name] = others[0] / first - 1, others[-1] / first - 1
+    return Errors(error, left, drift, measures, held.kinds)
 
 
 class _Search:
@@ -284,17 +291,18 @@ class _Search:
                 harm += max(0.0, min(now / was - 1, 2.0) - TOLD) if was else 0.0
         return harm
 
-    def advice(self, changes: Changes, speeds: Sequence[float], error: float) -> Advice | None:
+    def advice(self, changes: Changes, errors: Errors) -> Advice | None:
         """Return an advice with its ranges; None if its mean is no better than what was recorded."""
         central = [run for run in (self._runs.run(changes, seed=one) for one in SEEDS) if run]
+        speeds, error = (1 - errors.drift, 1 + errors.drift), abs(errors.held_back)
         others = [self._runs.run(changes, one) for one in speeds]
         runs = [*central, *filter(None, [*others, self._runs.run(changes, is_free=True)])]
 
         def predicted(goal: Goal) -> Predicted:
             values = [goal.value(run) or 0.0 for run in runs]
             mean = fmean(values[: len(central)])
-            low = min(*values, mean * (1 - abs(error)))
-            high = max(*values, mean * (1 + abs(error)))
+            low = min(*values, mean * (1 - error))
+            high = max(*values, mean * (1 + error))
             return Predicted(goal.name, goal.value(self._recorded), mean, low, high, goal.limit)
 
         goals, config = [predicted(goal) for goal in self._goals], self._runs.config

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from engine.simulation.step_times import KindError
 from visualizer.advice.goal import THROUGHPUT, Goal, in_unit
 from visualizer.advice.moves import HARDWARE, value_words
 
@@ -128,12 +129,37 @@ class Advice(msgspec.Struct, frozen=True):
             yield self.unseen
 
 
+class Errors(msgspec.Struct, frozen=True):
+    """How far predictions are off on the recording, relative.
+
+    held_back, unexplained, drift  of the goal's measure; see `advise.py`
+    measures  of others: the recorded schedule with times from other parts, and the unchanged replay
+    kinds     of steps, held back
+    """
+
+    held_back: float
+    unexplained: float
+    drift: float
+    measures: dict[str, tuple[float, float]]
+    kinds: list[KindError]
+
+    def __str__(self) -> str:
+        told = [f"{name} {held:+.1%}, {off:+.1%}" for name, (held, off) in self.measures.items()]
+        return (
+            f"On this recording, the recorded schedule with times that were predicted from other parts"
+            f" of it is off by {self.held_back:+.1%}; a replay without a change leaves "
+            f"{self.unexplained:+.1%} unexplained; the machine's speed varied by {self.drift:.1%}. "
+            f"After ± stands half the range of replays with other draws, speeds and prices.\n"
+            f"The same two errors of other measures: {'; '.join(told)}."
+        )
+
+
 class Advised(msgspec.Struct, frozen=True, kw_only=True):
     """What was found.
 
     met       whether the recording meets its goals: then there is no advice
     advice    at most three, the best first; if none meets the goals, what comes closest
-    held_back, unexplained, drift  the errors, relative; see `advise.py`
+    errors    of the predictions on this recording
     requests  how many requests the measures are made of
     replays   how many there were
     """
@@ -143,9 +169,7 @@ class Advised(msgspec.Struct, frozen=True, kw_only=True):
     met: bool
     requests: int
     advice: list[Advice] = []
-    held_back: float = 0.0
-    unexplained: float = 0.0
-    drift: float = 0.0
+    errors: Errors | None = None
     replays: int = 0
     note: str = ""
 
@@ -168,14 +192,4 @@ class Advised(msgspec.Struct, frozen=True, kw_only=True):
             first, *others = one.lines()
             yield f"\n{number}. {first}"
             yield from (f"   {line}" for line in others)
-        yield f"\n{self.trust}"
-
-    @property
-    def trust(self) -> str:
-        """How far off the predictions are on this recording."""
-        return (
-            f"On this recording, the recorded schedule with times that were predicted from other parts"
-            f" of it is off by {self.held_back:+.1%}; a replay without a change leaves "
-            f"{self.unexplained:+.1%} unexplained; the machine's speed varied by {self.drift:.1%}. "
-            f"After ± stands half the range of replays with other draws, speeds and prices. {self.note}"
-        ).rstrip()
+        yield f"\n{self.errors}\n{self.note}".rstrip()

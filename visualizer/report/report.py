@@ -171,7 +171,7 @@ class _Report:
             )
         else:
             yield Table(rows, words=(0, 1, 2, 3, 4))
-            yield Text(answer.trust)
+            yield Text(f"{answer.errors} {answer.note}".rstrip())
 
     def _at(self, number: int, *, is_start: bool = False) -> float:
         """When a step ended, or when it started, in the log's unit."""
