@@ -46,10 +46,11 @@ def lines(
         config.long_prefill_token_threshold,
     )
     memory = sum(share.get(cause, 0.0) for cause in MEMORY)
-    more_seats = "max_batch_size", [2 * seats, 4 * seats, 8 * seats]
+    # vLLM has at least as many tokens in its budget as seats.
+    more_seats = "max_batch_size", [one for by in (2, 4, 8) if (one := by * seats) <= budget]
     fewer_seats = "max_batch_size", [seats * 3 // 4, seats // 2, seats // 4]
     larger = "token_budget", [2 * budget, 4 * budget, 8 * budget]
-    smaller = "token_budget", [budget // 2, budget // 4, budget // 8]
+    smaller = "token_budget", [one for by in (2, 4, 8) if (one := budget // by) >= seats]
     chunks = "long_prefill_token_threshold", [(limit or budget) // by for by in (2, 4, 8)]
     whole_prompts = "long_prefill_token_threshold", [0] * bool(limit)
     watermark = "watermark", [config.watermark + one for one in (0.05, 0.1, 0.2)]
