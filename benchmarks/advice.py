@@ -26,9 +26,11 @@ import re
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 SECONDS = 20
@@ -254,34 +256,70 @@ def _number(value: str) -> float | str:
 
 
 def table(folder: Path, *names: str) -> None:
-    """Print a line for each load and measure: recorded, predicted, measured, error."""
+    """Print what was recorded, predicted and measured of each load, and the errors at equal speed.
+
+    At equal speed: the advice replayed on a machine that is as fast as the second run's was, judged by
+    the steps of kinds that both runs have. What is left is not the machine's.
+    """
     from engine.simulation.measures import samples
-    from visualizer.advice.advise import SIDES
+    from visualizer.advice.advise import SIDES, Replays
     from visualizer.advice.goal import goals_of, in_unit
     from visualizer.sources import read_source
 
     advice = json.loads((folder / "advice.json").read_text())
-    print("| load | advice | measure | recorded | predicted | measured | error |")
-    print("|---|---|---|--:|--:|--:|--:|")
+    heads = [*(side.name for side in SIDES), "steps", "preemptions"]
+    print("| load, goal | advice | recorded | measured |", " | ".join(heads), "|")
+    print("|---|---|--:|--:|", "--:|" * len(heads), sep="")
+    equal = list[str]()
     for name in names or advice:
-        found = advice[name]
-        first = found["advice"][0]
-        again = samples(read_source(folder / f"new-{name}.jsonl.gz"))
-        goals = {one.name: one for one in (*SIDES, *goals_of(LOADS[name].goal))}
-        lead = [name, first["how"]["vllm"]]
-        for one in first["goals"] + first["others"]:
-            goal = goals[one["measure"]]
-            measured = goal.value(again)
-            figures = [in_unit(goal.name, x) for x in (one["recorded"], one["predicted"], measured)]
-            bold = "**" * (goal.limit is not None)
-            cells = [*lead, f"{bold}{goal.name}{bold}", *figures]
-            print("|", " | ".join([*cells, f"{one['predicted'] / measured - 1:+.1%}"]), "|")
-            lead = ["", ""]
-        for what, measured in (("steps", again.steps), ("preemptions", again.preemptions)):
-            was, predicted = first[what]
-            error = f"{predicted / measured - 1:+.1%}" if measured else "-"
-            cells = ["", "", what, f"{was:,}", f"{predicted:,.0f}", f"{measured:,}", error]
-            print("|", " | ".join(cells), "|")
+        first, [goal] = advice[name]["advice"][0], goals_of(LOADS[name].goal)
+        logs = [read_source(folder / f"{tag}-{name}.jsonl.gz") for tag in ("old", "new")]
+        again, speed = samples(logs[1]), _speed(*logs)
+        predicted = {one["measure"]: one["predicted"] for one in first["goals"] + first["others"]}
+        values: list[tuple[float, float, str]]
+        values = [(predicted[one.name], one.value(again) or 0.0, one.name) for one in SIDES]
+        values.append((first["steps"][1], again.steps, ""))
+        values.append((first["preemptions"][1], again.preemptions, ""))
+        was = first["goals"][0]["recorded"]
+        goals = [in_unit(goal.name, one) for one in (was, goal.value(again))]
+        cells = [f"{name}: {goal}", first["how"]["vllm"], *goals, *(_cell(*one) for one in values)]
+        print("|", " | ".join(cells), "|")
+        run = Replays(logs[0], lambda _: None).run(tuple(first["changes"].items()), speed)
+        errors = [
+            f"{(one.value(run) or 0.0) / (one.value(again) or 1.0) - 1:+.0%}" for one in SIDES
+        ]
+        steps = f"{run.steps / again.steps - 1:+.0%}"
+        equal.append(f"| {name} | {speed - 1:+.0%} | {' | '.join(errors)} | {steps} |")
+    print("\n| at equal speed | speed |", " | ".join(heads[:-1]), "|")
+    print("|---|--:|", "--:|" * len(heads[:-1]), *(f"\n{line}" for line in equal), sep="")
+
+
+def _cell(predicted: float, measured: float, name: str) -> str:
+    from visualizer.advice.goal import in_unit
+
+    figures = [in_unit(name, x) if name else f"{x:,.0f}" for x in (predicted, measured)]
+    return f"{', '.join(figures)}" + (f" ({predicted / measured - 1:+.0%})" if measured else "")
+
+
+def _speed(*logs: Any) -> float:
+    """Return how fast the second run's machine was, relative to the first's, by kinds of steps."""
+    from engine.simulation.fit import steps_of
+    from engine.simulation.step_times import kind_of
+
+    kinds: list[defaultdict[Any, list[float]]] = [defaultdict(list), defaultdict(list)]
+    for log, times in zip(logs, kinds, strict=True):
+        steps = steps_of(log)
+        for plan, took in zip(steps.plans, steps.times, strict=True):
+            times[kind_of(plan.rows, masked=False)].append(took)
+    first, second = kinds
+    both = [(first[kind], second[kind]) for kind in first if kind in second]
+    both = [pair for pair in both if min(map(len, pair)) >= 10]
+    weights = [min(map(len, pair)) for pair in both]
+    sums = [
+        sum(weight * fmean(pair[at]) for weight, pair in zip(weights, both, strict=True))
+        for at in (0, 1)
+    ]
+    return sums[0] / sums[1]
 
 
 if __name__ == "__main__":

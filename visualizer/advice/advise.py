@@ -69,7 +69,7 @@ class Refusal(ValueError):
     """No advice: one sentence that says which error, how large, and what to record instead."""
 
 
-class _Replays:
+class Replays:
     """Replays of a log's arrivals, each kept.
 
     without  the log's requests whose times do not count: those that arrived before the log began, or
@@ -145,7 +145,7 @@ def advise(
     Raises Refusal where times are predicted too badly, ValueError for a log that cannot be replayed.
     """
     part, note = window_of(log, goals[0], steps)
-    runs = _Replays(part, on_replay)
+    runs = Replays(part, on_replay)
     recorded = samples(part, without=runs.without)
     values = [goal.value(recorded) for goal in goals]
     if None in values:
@@ -173,7 +173,7 @@ def advise(
     )
 
 
-def _errors(log: EventLog, runs: _Replays, recorded: Samples, goal: Goal) -> Errors:
+def _errors(log: EventLog, runs: Replays, recorded: Samples, goal: Goal) -> Errors:
     """Return the errors of all measures. Raises Refusal if those of a goal's measure are too large."""
     was, held = goal.value(recorded), runs.times.held_back()
     assert was is not None
@@ -217,7 +217,7 @@ def _errors(log: EventLog, runs: _Replays, recorded: Samples, goal: Goal) -> Err
 class _Search:
     """The coordinate search."""
 
-    def __init__(self, runs: _Replays, goals: Sequence[Goal], recorded: Samples, most: int) -> None:
+    def __init__(self, runs: Replays, goals: Sequence[Goal], recorded: Samples, most: int) -> None:
         self._runs, self._goals, self._recorded = runs, goals, recorded
         self._most = most
         unchanged = runs.run(())
