@@ -3,115 +3,33 @@
     UNDERGLASS_RECORD=run.jsonl.gz vllm serve MODEL --scheduler-cls underglass_vllm.RecordingScheduler
 
 With asynchronous scheduling name `RecordingAsyncScheduler`. README.md describes the variables and the
-lines. Three parts, top down:
+lines. Three parts:
 
 - `_Recording` is mixed into vLLM's schedulers. It calls the recorder and decides nothing. An error
   of the recorder ends the recording, never the engine.
 - `Recorder` turns calls into lines. It runs in the scheduler's thread, so it only copies numbers.
-- `_Writer` compresses and writes in a thread of its own, twice a second, behind a bounded queue. What
-  does not fit into the queue is lost and counted, and another file begins with the state after it.
+- `Writer` (`underglass_vllm_writer.py`) compresses and writes in a thread of its own.
 """
 
-import atexit
-import hashlib
-import logging
 import os
-import queue
-import threading
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from underglass_vllm_live import page
+from underglass_vllm_settings import others_of
+from underglass_vllm_writer import LOG, Hashes, Line, RecordingError, Writer, numbered
 from vllm.v1.core.kv_cache_utils import get_block_hash, get_group_id
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
 
 VERSION = 2  # of the lines
-QUEUE = 10_000  # lines that may wait to be written; a line of a full step has about 2 KB
-FLUSH_SECONDS = 0.5  # what a crash may lose
-LOG = logging.getLogger("vllm.underglass")  # below "vllm", whose handlers print it
-
-# The settings that vLLM's scheduler and its KV cache manager read. The header has RECORDED ones under
-# the names of Underglass. LACKING ones may change decisions, but Underglass's engine does not have
-# them: the header names each whose value is not the one here, with which it changes none. No decision
-# depends on IRRELEVANT ones, or they act only through another one that is listed. A field of vLLM's
-# configuration that is in none of the three, because it is newer than this file, is named where it is
-# not at its default. `recorders/fixtures/record_settings.py` lists what vLLM reads.
-RECORDED = """
-scheduler_config.async_scheduling scheduler_config.enable_chunked_prefill
-scheduler_config.long_prefill_token_threshold scheduler_config.long_prefill_token_threshold_adaptive
-scheduler_config.max_num_active_seqs scheduler_config.max_num_batched_tokens
-scheduler_config.max_num_scheduled_tokens scheduler_config.max_num_seqs scheduler_config.policy
-scheduler_config.scheduler_reserve_full_isl scheduler_config.watermark
-cache_config.block_size cache_config.enable_prefix_caching cache_config.num_gpu_blocks
-lora_config.max_loras
-"""
-LACKING: dict[str, Any] = {
-    "scheduler_config.disable_chunked_mm_input": False,
-    "scheduler_config.prefill_schedule_interval": 1,
-    "cache_config.enable_mamba_fine_grained_prefix_cache": False,
-    "cache_config.enable_mamba_shared_prefix_checkpoint": False,
-    "cache_config.mamba_cache_mode": "none",
-    "cache_config.prefix_match_unit": None,
-    "model_config.is_diffusion": False,
-    "model_config.is_encoder_decoder": False,
-    "model_config.runner_type": "generate",
-    "model_config.supports_multimodal_inputs": False,
-    "parallel_config.decode_context_parallel_size": 1,
-    "parallel_config.pipeline_parallel_size": 1,
-    "parallel_config.prefill_context_parallel_size": 1,
-    "speculative_config.num_speculative_tokens_per_batch_size": None,
-    "vllm_config.ec_transfer_config": None,
-    "vllm_config.num_lookahead_tokens": 0,
-    "vllm_config.num_prefill_lookahead_tokens": 0,
-    "vllm_config.num_speculative_tokens": 0,
-}
-IRRELEVANT = """
-scheduler_config.disable_hybrid_kv_cache_manager scheduler_config.encoder_cache_size
-scheduler_config.is_encoder_decoder scheduler_config.is_multimodal_model
-scheduler_config.max_model_len scheduler_config.max_num_encoder_input_tokens
-scheduler_config.max_num_queued_reqs scheduler_config.max_num_queued_tokens
-scheduler_config.runner_type scheduler_config.scheduler_cls scheduler_config.stream_interval
-cache_config._block_size_resolved cache_config.cache_dtype
-cache_config.cache_hit_alignment_tokens cache_config.effective_attention_block_size
-cache_config.gpu_memory_utilization cache_config.hash_block_size cache_config.is_attention_free
-cache_config.kv_cache_dtype_skip_layers cache_config.kv_cache_layout
-cache_config.kv_cache_max_concurrency cache_config.kv_cache_memory_bytes
-cache_config.kv_cache_size_tokens cache_config.kv_offloading_backend
-cache_config.kv_offloading_size cache_config.kv_sharing_fast_prefill
-cache_config.mamba_block_size cache_config.mamba_cache_dtype
-cache_config.mamba_page_size_padded cache_config.mamba_ssm_cache_dtype
-cache_config.num_cpu_blocks cache_config.num_gpu_blocks_override
-cache_config.prefix_cache_retention_interval cache_config.prefix_caching_hash_algo
-cache_config.replayssm_buffer_len cache_config.skip_page_size_padded cache_config.sliding_window
-cache_config.swa_bounded_replay cache_config.use_kda_recoverssm cache_config.use_replayssm
-cache_config.user_specified_block_size cache_config.user_specified_mamba_block_size
-aux_output_config.enabled ec_manager_config.get_encoder_cache_manager_obj
-kv_events_config.enable_kv_cache_events kv_transfer_config.is_kv_consumer
-kv_transfer_config.is_kv_producer kv_transfer_config.kv_load_failure_policy
-model_config.enable_return_routed_experts model_config.max_model_len
-model_config.return_sampling_mask model_config.uses_mrope
-observability_config.enable_logging_iteration_details observability_config.enable_mfu_metrics
-observability_config.kv_cache_metrics observability_config.kv_cache_metrics_sample
-observability_config.per_request_spec_decode_metrics parallel_config.data_parallel_index
-speculative_config.use_eagle speculative_config.use_eagle_block_drop
-speculative_config.use_multi_module_mtp
-vllm_config.is_mm_encoder_only vllm_config.max_concurrent_batches
-vllm_config.max_in_flight_tokens vllm_config.use_v2_model_runner
-"""
 
 Op = list[Any]  # what changed: its name, the request, and more
-Line = dict[str, Any]
 _NOTHING: Op = []  # equals no head of a queue
-
-
-class RecordingError(RuntimeError):
-    """The recording cannot start or go on. The message says why, for vLLM's log."""
 
 
 class _Recording:
@@ -190,13 +108,6 @@ class _Known(msgspec.Struct):
     stored: int = 0
 
 
-class _Hashes:
-    """Block hashes of vLLM, which the writer replaces by salted ones."""
-
-    def __init__(self, values: list[bytes]) -> None:
-        self.values = values
-
-
 class Recorder:
     """Turns the calls of a scheduler into lines.
 
@@ -245,7 +156,7 @@ class Recorder:
             "engine": f"vLLM {_vllm_version()}",
             "model": Path(config.model_config.model).name,  # without the folders of a local model
             "settings": self._settings(),
-            "others": _others(config),
+            "others": others_of(config),
             "groups": [_group(group.kv_cache_spec, group.layer_names) for group in groups],
             "main_group": self._main,
             "tokens": self._with_tokens,
@@ -258,10 +169,10 @@ class Recorder:
         if shown is not None and "UNDERGLASS_RECORD" not in os.environ:
             path = None  # nothing is written unless it was asked for
         elif parallel.data_parallel_size > 1:  # a scheduler and a file per rank
-            path = _numbered(path, "dp", parallel.data_parallel_rank)
+            path = numbered(path, "dp", parallel.data_parallel_rank)
         limit = float(os.environ.get("UNDERGLASS_RECORD_ROTATE_MB", "inf")) * 1e6
         tokenizer = config.model_config.tokenizer if self._with_tokens else None
-        self.writer = _Writer(path, limit, tokenizer, shown)
+        self.writer = Writer(path, limit, tokenizer, shown)
         self.writer.put(dict(self._header))
         LOG.info("Underglass records the scheduler in %s", path or "no file, for its page")
 
@@ -380,7 +291,7 @@ class Recorder:
             prompt=self._tokens(request.prompt_token_ids, request.num_prompt_tokens),
             max_tokens=request.max_tokens,
             priority=request.priority,
-            hashes=_Hashes(list(request.block_hashes)),
+            hashes=Hashes(list(request.block_hashes)),
             **_extras(request),
         )
 
@@ -461,7 +372,7 @@ class Recorder:
         for index in range(first, end):
             self._parents[blocks[index].block_id] = hashes[index - 1] if index else b""
         known = self._known[request.request_id]
-        new = _Hashes(list(hashes[known.hashes : end]))
+        new = Hashes(list(hashes[known.hashes : end]))
         number = self._numbers[request.request_id]
         self._ops.append(["store", number, first, end - first, new])
         known.hashes, known.stored = max(known.hashes, end), end
@@ -687,7 +598,7 @@ class Recorder:
                     "table": self._ids(self._manager.get_blocks(key)),
                     "groups": [*self._tables.get(key, {}).items()],
                     "stored": known.stored,
-                    "hashes": _Hashes(list(one.block_hashes[: known.hashes])),
+                    "hashes": Hashes(list(one.block_hashes[: known.hashes])),
                 }
                 for key, known in self._known.items()
                 for one in (requests[key],)
@@ -697,254 +608,9 @@ class Recorder:
             "in_flight": list(self._in_flight.values()),
             "free": [block.block_id - 1 for block in free],
             "cached": [block.block_id - 1 for block in cached],
-            "hashes": _Hashes([get_block_hash(block.block_hash) for block in cached]),
-            "parents": _Hashes([self._parents[block.block_id] for block in cached]),
+            "hashes": Hashes([get_block_hash(block.block_hash) for block in cached]),
+            "parents": Hashes([self._parents[block.block_id] for block in cached]),
         }
-
-
-class _Writer(threading.Thread):
-    """Writes lines to a file, in a thread of its own.
-
-    A path that ends in ".gz" is compressed, and flushed so that a torn file can be read to its last
-    flush. `full_part` is the last part with `limit` bytes of lines; the next header begins another.
-    A line that finds QUEUE lines waiting is lost, and so are those that follow, until the disk has
-    caught up and `goes_on` is true: the next header then begins another part, and the last line of the
-    part before says how many lines are lost.
-    With a tokenizer's name, each token's text is written once per file, before a line that needs it.
-    A live page gets the same lines through a pipe; without a file, only the page does.
-    """
-
-    def __init__(
-        self, path: Path | None, limit: float, tokenizer: str | None, shown: IO[bytes] | None = None
-    ) -> None:
-        super().__init__(name="underglass", daemon=True)
-        self._path, self._limit, self._tokenizer = path, limit, tokenizer
-        self._shown = shown
-        self._pieces: _Pieces | None = None
-        self._lines: queue.SimpleQueue[Line | bytes] = queue.SimpleQueue()
-        self._ends = threading.Event()
-        self._error: Exception | None = None
-        self._salt = os.urandom(16)
-        self._encoder = msgspec.json.Encoder(enc_hook=self._salted)
-        self._own_encoder = msgspec.json.Encoder(enc_hook=self._salted)  # of the scheduler's thread
-        self._part, self.full_part = 1, 0
-        self._lost = 0  # lines since the queue was full
-        self._open(path)
-        self.start()
-        atexit.register(self.close)
-
-    def put(self, line: Line) -> None:
-        """Hand over a line, which is lost if the disk is slow. Raises RecordingError if it fails."""
-        if self._error is not None:
-            raise RecordingError(f"{self._path} cannot be written: {self._error}")
-        if self._lost or self._lines.qsize() >= QUEUE:
-            self._lost += 1
-            if self._lost == 1:
-                LOG.warning(
-                    "Underglass loses lines, because %s wait for %s: its disk is slow. It goes on in "
-                    "another part when the disk has caught up",
-                    QUEUE,
-                    self._path,
-                )
-            return
-        # A thread that encodes each line would compete for the interpreter in every step.
-        is_frequent = line["type"] in ("step", "done") and self._tokenizer is None
-        self._lines.put(self._own_encoder.encode(line) if is_frequent else line)
-
-    def goes_on(self) -> bool:
-        """Return whether lines were lost and there is room for more: then a header must come next."""
-        if not self._lost or self._lines.qsize() > QUEUE // 2:
-            return False
-        self._lines.put(self._end_of_part())
-        return True
-
-    def _end_of_part(self) -> bytes:
-        """Return the line that says how many lines are lost."""
-        lost, self._lost = self._lost, 0
-        return self._own_encoder.encode({"type": "lost", "lines": lost})
-
-    def close(self, seconds: float = 15) -> None:
-        """Write what is left, for at most some seconds."""
-        if self._lost:
-            self._lines.put(self._end_of_part())
-        self._ends.set()
-        if seconds:
-            self.join(seconds)
-
-    def run(self) -> None:
-        """Write what has come, twice a second."""
-        try:
-            self._load_pieces()
-            ends = False
-            while not ends:
-                ends = self._ends.wait(FLUSH_SECONDS)
-                for _ in range(self._lines.qsize()):
-                    line = self._lines.get()
-                    if isinstance(line, bytes):
-                        self._append(line)
-                        continue
-                    if line["type"] == "underglass_vllm" and line["part"] > 1:
-                        self._finish()
-                        self._part = line["part"]
-                        self._open(self._path and _numbered(self._path, "part", self._part))
-                    self._write(line)
-                self._flush()
-            self._finish()
-            if self._shown is not None:
-                self._shown.close()  # its process ends
-        except Exception as error:
-            self._error = error
-            self._lines = queue.SimpleQueue()  # the engine goes on without them
-            if self._ends.is_set():  # no call of `put` will say it
-                LOG.warning("Underglass could not write the end of %s: %s", self._path, error)
-
-    def _load_pieces(self) -> None:
-        """Load the tokenizer. Without it token ids are recorded, and no texts."""
-        if self._tokenizer:
-            try:
-                self._pieces = _Pieces(self._tokenizer)
-            except Exception as error:
-                LOG.warning("Underglass records token ids without their texts: %s", error)
-
-    def _open(self, path: Path | None) -> None:
-        # Unbuffered, because a buffer that could not be written would fail again when it is closed.
-        self._file = path and path.open("wb", buffering=0)
-        self._pending: list[bytes] = []
-        self._packer = zlib.compressobj(5, wbits=31) if path and path.suffix == ".gz" else None
-        self._bytes, self._seen = 0, set[int]()
-
-    def _write(self, line: Line) -> None:
-        pieces = self._new_pieces(line)
-        if pieces and line["type"] == "underglass_vllm":  # the first line of a file
-            line = line | {"pieces": pieces}
-        elif pieces:
-            self._pending.append(self._encoder.encode({"type": "pieces", "pieces": pieces}))
-        self._append(self._encoder.encode(line))
-
-    def _append(self, line: bytes) -> None:
-        self._pending.append(line)
-        self._bytes += len(line)
-        if self._bytes > self._limit:
-            self.full_part = self._part
-
-    def _flush(self, mode: int = zlib.Z_SYNC_FLUSH) -> None:
-        if not self._pending and mode != zlib.Z_FINISH:
-            return
-        data = b"".join(line + b"\n" for line in self._pending)
-        self._pending = []
-        if self._shown is not None:
-            self._show(data)
-        if self._file is None:
-            return
-        if self._packer is not None:
-            data = self._packer.compress(data) + self._packer.flush(mode)
-        while data:
-            data = data[self._file.write(data) :]
-
-    def _show(self, data: bytes) -> None:
-        """Send lines to the page. Without a file, the recording ends with the page."""
-        assert self._shown is not None
-        try:
-            self._shown.write(data)
-            self._shown.flush()
-        except OSError:
-            self._shown = None
-            if self._file is None:
-                raise
-            LOG.warning("Underglass has no live page any more: its process has ended")
-
-    def _finish(self) -> None:
-        self._flush(zlib.Z_FINISH)
-        if self._file is not None:
-            self._file.close()
-
-    def _salted(self, hashes: Any) -> list[str]:
-        """Return hashes that are equal where vLLM's are, in this run only."""
-        keyed = hashlib.blake2b
-        return [
-            keyed(one, key=self._salt, digest_size=8).hexdigest() if one else ""
-            for one in hashes.values
-        ]
-
-    def _new_pieces(self, line: Line) -> dict[int, str | list[int]]:
-        """Return the text of each token id of a line that this file does not have yet."""
-        rows = [line.get("prompt"), *line.get("gained", {}).get("ids", ())]
-        for request in line.get("state", {}).get("requests", ()):
-            rows += [request["prompt"], request["output"]]
-        new = {id_ for row in rows if isinstance(row, list) for id_ in row} - self._seen
-        self._seen |= new
-        return self._pieces.of(sorted(new)) if new and self._pieces else {}
-
-
-class _Pieces:
-    """The text of single tokens, for byte-level and SentencePiece vocabularies."""
-
-    def __init__(self, tokenizer: str) -> None:
-        from transformers import AutoTokenizer
-
-        self._tokenizer = AutoTokenizer.from_pretrained(tokenizer)
-        self._special = set(self._tokenizer.all_special_tokens)
-        # Byte-level vocabularies write each byte as a printable character: those of Latin-1 as
-        # themselves, the others as the characters from 256 on.
-        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-        others = (byte for byte in range(256) if byte not in plain)
-        self._bytes = {chr(256 + index): byte for index, byte in enumerate(others)}
-        self._bytes |= {chr(byte): byte for byte in plain}
-        self._is_byte_level = any("\u0120" in token for token in self._tokenizer.get_vocab())
-
-    def of(self, ids: list[int]) -> dict[int, str | list[int]]:
-        """Return each id's text, or its bytes where they are a part of a character."""
-        pieces: dict[int, str | list[int]] = {}
-        for id_, token in zip(ids, self._tokenizer.convert_ids_to_tokens(ids), strict=True):
-            raw = self._raw(token or "")
-            try:
-                pieces[id_] = raw.decode()
-            except UnicodeDecodeError:
-                pieces[id_] = list(raw)
-        return pieces
-
-    def _raw(self, token: str) -> bytes:
-        if token in self._special:
-            return token.encode()
-        if self._is_byte_level and all(character in self._bytes for character in token):
-            return bytes(self._bytes[character] for character in token)
-        if token.startswith("<0x") and len(token) == 6:
-            return bytes([int(token[3:5], 16)])
-        return token.replace("\u2581", " ").encode()
-
-
-def _others(config: Any) -> Line:
-    """Return the settings of vLLM that may change decisions, but that Underglass's engine lacks."""
-    known, others = {*RECORDED.split(), *LACKING, *IRRELEVANT.split()}, Line()
-    for name, neutral in LACKING.items():
-        part, field = name.split(".")
-        owner = config if part == "vllm_config" else getattr(config, part, None)
-        if (value := getattr(owner, field, neutral)) != neutral:
-            others[name] = value
-    for part in ("scheduler_config", "cache_config"):
-        for field in getattr(getattr(config, part, None), "__dataclass_fields__", {}).values():
-            name, value = f"{part}.{field.name}", getattr(getattr(config, part), field.name, None)
-            if name not in known and value != field.default:
-                others[name] = value
-    scheduler = config.scheduler_config
-    if getattr(scheduler, "max_num_scheduled_tokens", None) not in (
-        None,
-        scheduler.max_num_batched_tokens,
-    ):
-        others["scheduler_config.max_num_batched_tokens"] = scheduler.max_num_batched_tokens
-    # Before vLLM 0.31, which has the adaptive form, the limit also held for a request that is alone.
-    limit = "long_prefill_token_threshold"
-    fields = getattr(scheduler, "__dataclass_fields__", {})
-    if getattr(scheduler, limit, 0) and f"{limit}_adaptive" not in fields:
-        others[f"scheduler_config.{limit}"] = f"{getattr(scheduler, limit)}, also for one request"
-    simple = (bool, int, float, str, type(None))
-    return {name: one if isinstance(one, simple) else str(one) for name, one in others.items()}
-
-
-def _numbered(path: Path, name: str, number: int) -> Path:
-    """Return the path with a name and a number before its suffixes."""
-    stem, _, suffixes = path.name.partition(".")
-    return path.with_name(f"{stem}.{name}{number}" + (f".{suffixes}" if suffixes else ""))
 
 
 def _extras(request: Any) -> Line:
@@ -953,7 +619,7 @@ def _extras(request: Any) -> Line:
     salt, params = getattr(request, "cache_salt", None), getattr(request, "sampling_params", None)
     extras: Line = {"adapter": adapter.lora_name} if adapter else {}
     if salt:
-        extras["salt"] = _Hashes([salt.encode()])
+        extras["salt"] = Hashes([salt.encode()])
     if (scored := getattr(params, "prompt_logprobs", None)) is not None:
         extras["prompt_logprobs"] = scored
     return extras

@@ -194,7 +194,8 @@ def test_a_live_page_gets_the_lines_and_a_file_is_written_only_if_asked_for(
 def test_every_setting_that_vllm_reads_is_recorded_or_known_to_change_no_decision(
     recorder, release
 ):
-    known = {*recorder.RECORDED.split(), *recorder.LACKING, *recorder.IRRELEVANT.split()}
+    settings = importlib.import_module("underglass_vllm_settings")
+    known = {*settings.RECORDED.split(), *settings.LACKING, *settings.IRRELEVANT.split()}
     read = {one for one in READ_BY_VLLM[release]["read"] if not one.endswith("_config")}
     assert (read | set(READ_BY_VLLM[release]["fields"])) - known == set()
 
@@ -206,11 +207,11 @@ def fail(*_args: Any) -> None:
 NO_DISK = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 # What fails: the file, what the module or one of its classes has instead, and the warning.
 FAULTS = {
-    "a full disk": ("/dev/full", {"FLUSH_SECONDS": 0.0}, "No space left"),
+    "a full disk": ("/dev/full", {"Writer.FLUSH_SECONDS": 0.0}, "No space left"),
     "a folder that does not exist": ("missing/run.jsonl", {}, "run.jsonl"),
     "a disk slower than the engine": (
         "run.jsonl",
-        {"QUEUE": 4, "_Writer.run": lambda self: None},
+        {"Writer.QUEUE": 4, "Writer.run": lambda self: None},
         "loses lines, because 4 wait",
     ),
     "an error when a request arrives": ("run.jsonl", {"Recorder.arrived": fail}, "a fault"),
@@ -245,7 +246,9 @@ def test_a_fault_ends_the_recording_with_one_warning_and_reaches_no_caller(
 @NO_DISK
 def test_a_disk_that_is_full_at_the_end_is_said_too(recorder, monkeypatch, warnings):
     monkeypatch.setenv("UNDERGLASS_RECORD", "/dev/full")
-    monkeypatch.setattr(recorder, "FLUSH_SECONDS", 1000.0)  # nothing is written before the end
+    monkeypatch.setattr(
+        recorder.Writer, "FLUSH_SECONDS", 1000.0
+    )  # nothing is written before the end
     scheduler = recorder.RecordingScheduler()
     scheduler.add_request(ask(1))
     writer = scheduler._recorder.writer
