@@ -75,6 +75,11 @@ def test_no_advice_where_times_cannot_be_predicted():
         advise(run(max_batch_size=3, slows_after_ms=2500), goals_of("p50 itl < 1ms"))
 
 
+def test_a_change_that_adds_nothing_to_another_is_left_out():
+    found = advise(run(max_batch_size=3), goals_of("p99 ttft < 40ms"), replays=20).advice
+    assert [one.changes.keys() for one in found] == [{"max_batch_size"}]
+
+
 def test_a_window_of_a_long_log_leads_to_the_same_setting():
     log = run(max_batch_size=3)
     goals = goals_of("p99 ttft < 300ms")

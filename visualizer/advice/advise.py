@@ -260,10 +260,11 @@ class _Search:
                 last = score
 
     def best(self) -> list[Changes]:
-        """Return the best changes, of each set of settings one."""
+        """Return the best changes, of each set of settings one, without what adds nothing to another."""
         found: dict[tuple[str, ...], Changes] = {}
-        limit = self._scores[()] * (1 - LEAST_GAIN)
         for changes in sorted(self._scores, key=self._rank):
+            parts = [(), *(one for one in found.values() if {*one} < {*changes})]
+            limit = min(self._scores[one] for one in parts) * (1 - LEAST_GAIN)
             if changes and self._scores[changes] < limit:
                 found.setdefault(tuple(sorted(name for name, _ in changes)), changes)
         best = list(found.values())[:MOST]
