@@ -260,7 +260,7 @@ class _Search:
                 last = score
 
     def best(self) -> list[Changes]:
-        """Return the best changes, of each set of settings one, without what adds nothing to another."""
+        """Return the best change of each set of settings, without sets that add nothing to another."""
         found: dict[tuple[str, ...], Changes] = {}
         for changes in sorted(self._scores, key=self._rank):
             parts = [(), *(one for one in found.values() if {*one} < {*changes})]
