@@ -13,7 +13,7 @@ import msgspec
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.cost_runner import Cost
-from engine.simulation.facts import simulated_facts
+from engine.simulation.facts import knowledge, simulated_facts
 from engine.simulation.replayable import has_unknown, replayable, replayed_steps
 from engine.simulation.reproduced import reproduced
 from engine.simulation.simulate import simulate
@@ -24,7 +24,8 @@ from engine.simulation.workload import Workload
 def inferred(log: EventLog) -> EventLog:
     """Return a recording with the memory of its replay.
 
-    Raises ValueError for a log without token ids, and if the replay decides any step otherwise.
+    Raises ValueError for a log without token ids or with blocks of its own, and if the replay decides
+    any step otherwise.
     """
     started = log[0] if len(log) else None
     if not isinstance(started, v.RunStarted) or has_unknown(log):
@@ -32,6 +33,8 @@ def inferred(log: EventLog) -> EventLog:
             "blocks are inferred from token ids, which the log lacks: record it with "
             "UNDERGLASS_RECORD_TOKENS=1"
         )
+    if knowledge(started.source, "cached_tokens") == "recorded":
+        raise ValueError("the log says itself which blocks and hits there were")
     workload = Workload.from_log(replayable(log), "step")
     replay = simulate(workload, changed_config(started, {}), cost=Cost(1.0, 0.0))
     same = reproduced(log, replay)

@@ -137,3 +137,4 @@ def test_blocks_and_hits_of_such_a_recording_are_inferred(tmp_path: Path) -> Non
     assert set(map(str, ends[1])) <= set(map(str, ends[0]))
     assert str(read(full).why_missed(5)).startswith("5: 12 of its 14 prompt tokens were cached")
     assert read(full).knowledge.facts("inferred") and not full.of(v.Admitted)[0].resumed
+    assert CliRunner().invoke(app, ["infer", "vllm_tight", str(out)]).exit_code == 2, "has its own"

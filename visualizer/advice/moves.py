@@ -14,18 +14,11 @@ from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.log_part import started_of
 from visualizer.advice.goal import Goal
+from visualizer.reading.waterfall.causes import FOR_BLOCKS
 
 Line = tuple[str, list[Any]]  # a setting, and values further and further from the one that it has
 
 HARDWARE = {"max_kv_tokens"}
-MEMORY = (
-    "no_free_blocks",
-    "whole_sequence",
-    "reserved_blocks",
-    "expected_tokens",
-    "after_preemption",
-    "preempted",
-)
 _POLICIES = {"vllm": ("fcfs", "priority"), "sglang": ("fcfs", "lpm")}
 _OWN_POLICIES = ("fcfs", "priority", "sjf", "lpm", "fair")
 _LEAST = 0.02  # of all waiting: a cause of less is not worth a try
@@ -45,7 +38,7 @@ def lines(
         config.token_budget,
         config.long_prefill_token_threshold,
     )
-    memory = sum(share.get(cause, 0.0) for cause in MEMORY)
+    memory = sum(share.get(cause, 0.0) for cause in FOR_BLOCKS)
     # vLLM has at least as many tokens in its budget as seats.
     more_seats = "max_batch_size", [one for by in (2, 4, 8) if (one := by * seats) <= budget]
     fewer_seats = "max_batch_size", [seats * 3 // 4, seats // 2, seats // 4]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from visualizer.reading.knowledge import LogKnowledge, half_dot
 from visualizer.reading.messages import count
+from visualizer.reading.waterfall.causes import FOR_BLOCKS
 from visualizer.reading.waterfall.words import cause_name, in_words
 
 if TYPE_CHECKING:
@@ -11,17 +12,9 @@ if TYPE_CHECKING:
 
     from visualizer.reading.regimes.regimes import Regime, Regimes
 
-_MEMORY = (
-    "no_free_blocks",
-    "whole_sequence",
-    "reserved_blocks",
-    "expected_tokens",
-    "after_preemption",
-    "preempted",
-)
 # What requests wait for, by limit: the causes, and the words for them.
 _FOR: dict[str, tuple[tuple[str, ...], str]] = {
-    "memory": (_MEMORY, "for blocks"),
+    "memory": (FOR_BLOCKS, "for blocks"),
     "seats": (("batch_full", "static_batch"), "for a seat"),
     "budget": (("token_budget",), "for the token budget"),
 }

@@ -10,20 +10,14 @@ from visualizer.reading.regimes import Regimes, regimes_of
 from visualizer.reading.tour.claims import Facts
 from visualizer.reading.tour.happenings import Happenings
 from visualizer.reading.tour.scene import Panel
+from visualizer.reading.waterfall.causes import FOR_BLOCKS
 from visualizer.reading.waterfall.waterfall import Waterfall
 from visualizer.reading.waterfall.words import in_words
 from visualizer.reading.why import WhyError, answer
 
 # What requests wait for: the causes of their waiting, and the words for them.
 WAITS: dict[str, tuple[str, ...]] = {
-    "for blocks": (
-        "no_free_blocks",
-        "whole_sequence",
-        "reserved_blocks",
-        "expected_tokens",
-        "after_preemption",
-        "preempted",
-    ),
+    "for blocks": FOR_BLOCKS,
     "for a seat": ("batch_full",),
     "for the static batch to end": ("static_batch",),
     "for the token budget": ("token_budget",),

@@ -26,5 +26,14 @@ WAITING = (*get_args(WaitingReason), "awaits_token", "prefill_batch", "step_in_p
 ENGINE = ("between_passes", "failed_step", "paused", "unknown")
 CAUSES = (*WAITING, *WORK, *LOST, *ENGINE)
 
+# Requests that wait for these wait for KV blocks.
+FOR_BLOCKS = (
+    "no_free_blocks",
+    "whole_sequence",
+    "reserved_blocks",
+    "expected_tokens",
+    "after_preemption",
+    "preempted",
+)
 # Reasons that hold for every waiting request, not only for the head of the queue.
 FOR_ALL = ("after_preemption", "static_batch")
