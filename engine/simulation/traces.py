@@ -213,7 +213,9 @@ def _requests(path: Path) -> Iterator[tuple[int, TracedRequest]]:
             yield from _from_json(path, chain([first], lines))
         else:
             yield from _from_csv(path, first, lines)
-    except (MooncakeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path} must be text in UTF-8, plain or gzipped") from error
+    except MooncakeError as error:
         raise TraceError(f"{path}: {error}") from error
 
 
