@@ -44,7 +44,12 @@ from engine.core.scheduling.scheduler import Plan, Scheduler
 from engine.core.scheduling.waiting_queue import WaitingQueue
 from engine.core.speculation.drafter import Speculation
 from engine.extensions.sglang_cache import SGLangCache
-from engine.extensions.sglang_policies import DepthFirst
+from engine.extensions.sglang_policies import (
+    LongestPrefixFirst,
+    Pass,
+    SGLangPolicy,
+    ShortestPrefillFirst,
+)
 
 INIT_NEW_TOKEN_RATIO = 0.7  # times `schedule_conservativeness`
 MIN_NEW_TOKEN_RATIO_FACTOR = 0.14
@@ -87,6 +92,7 @@ class PrefillAdder:
         self.current_offset = mixed
         self.can_run: list[tuple[Request, int]] = []
         self.new_chunked: Request | None = None
+        self._may_chunk = True  # only one prompt can be in chunks
         self._ends: list[tuple[float, int]] | None = None  # see `_fits_until_the_end`
 
     @property
@@ -104,13 +110,14 @@ class PrefillAdder:
         """Return the tokens of memory that must be left over to admit a request."""
         return len(request.tokens) - cached + max(0, max_new_tokens(request)) + self._page
 
-    def add_chunked_req(self, request: Request) -> Request | None:
-        """Add the next chunk of a prompt. Return the request unless this is the last one."""
+    def add_chunked_req(self, request: Request, limit: int) -> Request | None:
+        """Add a prompt's next chunk, at most `limit` tokens. Return the request if more follow."""
         left = request.num_unscheduled_tokens
         room = len(request.block_table) * self._page + self._available()
         chunk = min(self.rem_chunk_tokens, int(self.rem_total_tokens))
-        chunk = min(chunk if chunk > 0 else self.rem_chunk_tokens, left)
+        chunk = min(chunk if chunk > 0 else self.rem_chunk_tokens, limit, left)
         chunk = min(chunk, room - request.num_scheduled_tokens)
+        self._may_chunk = chunk == left
         if chunk <= 0:
             return request
         self._add(request, chunk, left)
@@ -137,7 +144,7 @@ class PrefillAdder:
                 if self.can_run and self._ceil(left) >= rest:
                     return "other"
             elif self._ceil(left) > rest:
-                count = rest // self._page * self._page
+                count = rest // self._page * self._page if self._may_chunk else 0
         if count <= 0:
             return "other"
         admit(request, match)
@@ -206,6 +213,7 @@ class ArrivalQueue(WaitingQueue):
         self._scheduler = scheduler
         self.order: list[Request] = []
         self.joined: dict[int, int] = {}  # when live requests joined the queue last
+        self.computed_before: dict[int, int] = {}  # the scheduler's `computed_tokens` then
         self._joins = 0
 
     def add(self, request: Request, *, front: bool = False) -> None:
@@ -216,6 +224,7 @@ class ArrivalQueue(WaitingQueue):
         super().add(request, front=front)
         self._joins += 1
         self.joined[request.id] = self._joins
+        self.computed_before[request.id] = scheduler.computed_tokens
         self.order.insert(0 if front else len(self.order), request)
 
     def remove(self, request: Request) -> None:
@@ -232,6 +241,8 @@ class SGLangScheduler(Scheduler):
     batch_is_full    whether nothing is admitted until a request leaves the batch
     new_token_ratio  the share of its remaining output that a running request is expected to produce
     completing       the requests whose prompt a step completes, by step
+    computed_tokens  SGLang's clock for hrrn: the tokens of all prefills. A comment says that decodes
+                     count 0, but a batch of decodes counts as the prefill that it began as
     """
 
     cache: SGLangCache
@@ -253,7 +264,10 @@ class SGLangScheduler(Scheduler):
         ratio = min(INIT_NEW_TOKEN_RATIO * config.schedule_conservativeness, 1.0)
         self.init_new_token_ratio = self.new_token_ratio = ratio
         self.completing: dict[int, set[int]] = {}
+        self.computed_tokens = self._prefill_tokens = self._batch_tokens = 0
         self._by_priority = isinstance(policy, Priority)
+        is_lpm = isinstance(policy, LongestPrefixMatch)
+        self._order = LongestPrefixFirst() if is_lpm else policy
         self._known: dict[int, tuple[int, int]] = {}  # see `_preempt_for`
         self._prefilled: list[Request] = []  # the requests of the last step, if it had prefills
         self._passes = 0
@@ -283,12 +297,14 @@ class SGLangScheduler(Scheduler):
         self.batch = [request for request in known if request.id in alive]
         if len(self.batch) < len(known) or was_empty:  # SGLang's new batch is another object
             self.batch_is_full = False
+        if was_empty and self._prefilled:
+            self._batch_tokens = self._prefill_tokens
         alive.difference_update(request.id for request in self.batch)
         if alive:  # samples that have forked
             self.batch += [request for request in self.running if request.id in alive]
         self._prefilled = []
         live = {request.id for request in (*self.running, *self.waiting.order)}
-        for seen in (self._known, self.waiting.joined):
+        for seen in (self._known, self.waiting.joined, self.waiting.computed_before):
             for gone in seen.keys() - live:
                 del seen[gone]
 
@@ -309,7 +325,11 @@ class SGLangScheduler(Scheduler):
         adder = PrefillAdder(self.cache, self.config, self.batch, self.new_token_ratio)
         chunked = self.chunked
         if chunked is not None:
-            self.chunked = adder.add_chunked_req(chunked)
+            limit = adder.rem_chunk_tokens
+            if isinstance(self._order, ShortestPrefillFirst) and limit >= 2 * self.page:
+                left = chunked.num_unscheduled_tokens
+                limit = self._order.chunk_limit(left, waiting, limit, self.page)
+            self.chunked = adder.add_chunked_req(chunked, limit)
         self._add_waiting(plan, adder)
         self.chunked = self.chunked or adder.new_chunked
         if adder.can_run:
@@ -418,22 +438,22 @@ class SGLangScheduler(Scheduler):
                 self._add_decodes(plan)
                 self._prefilled += self.batch
                 self.batch = []
+        self._prefill_tokens = sum(row.count for row in plan.rows)
+        self.computed_tokens += self._prefill_tokens
         plan.skipped += [(request.id, "prefill_batch") for request in self.batch]
 
     def _sort(self) -> None:
         """Sort the waiting requests in place, as the policy orders them."""
-        waiting, enabled, policy = self.waiting.order, self.cache.tree.enabled, self.policy
-        if enabled and isinstance(policy, LongestPrefixMatch) and not self.waiting.is_over_limit:
-            self._sort_by_longest_prefix(waiting)
-            return
-        if enabled and isinstance(policy, DepthFirst):
-            for request in waiting:
-                self.cache.touch_prefix(request.tokens)
-            policy.sort(waiting, self.cache.tree)
-            return
+        waiting, enabled, order = self.waiting.order, self.cache.tree.enabled, self._order
         if self._by_priority:
             waiting.sort(key=lambda request: request.priority)
-        elif not isinstance(policy, Fcfs | LongestPrefixMatch | DepthFirst):
+        elif isinstance(order, SGLangPolicy) and not order.reads_cache:
+            order.sort(waiting, self._pass(looked_up=()))
+        elif isinstance(order, SGLangPolicy):
+            if enabled and not self.waiting.is_over_limit:
+                order.sort(waiting, self._pass(looked_up=waiting))
+                return
+        elif not isinstance(order, Fcfs):
             waiting[:] = self.waiting.in_order()
         if waiting and enabled:
             if self._passes % REFRESH_INTERVAL == 0:
@@ -441,28 +461,31 @@ class SGLangScheduler(Scheduler):
                     self.cache.touch_prefix(request.tokens)
             self._passes += 1
 
-    def _sort_by_longest_prefix(self, waiting: list[Request]) -> None:
-        """Sort by the length of the cached prefix. The order before decides among equals.
+    def _pass(self, looked_up: Sequence[Request]) -> Pass:
+        """Return what a policy can look at. Looking up a request's prefix is an access to the cache."""
+        before, computed = self.waiting.computed_before, self.computed_tokens
+        waited = {one.id: computed - before[one.id] for one in self.waiting.order}
+        cached, repeats = self._prefixes(looked_up)
+        return Pass(self.cache.tree, self.batch, self.waiting.joined, waited, cached, repeats)
 
-        A request goes to the end if one before it has the same beginning and none of it is cached yet:
-        once the other one has computed the prefix, this one finds it.
-        """
-        seen, keys = RadixTree(1), dict[int, float]()
+    def _prefixes(self, waiting: Sequence[Request]) -> tuple[dict[int, int], set[int]]:
+        """Look up the prefixes of waiting requests. Return a pass's `cached` and `repeats`."""
+        seen, known, repeats = RadixTree(1), dict[int, int](), set[int]()
         for request in waiting:
             length = len(request.tokens)
             cached = self.cache.touch_prefix(request.tokens)
-            keys[request.id] = -min(cached, length - 1)
+            known[request.id] = min(cached, length - 1)
             if cached <= IN_BATCH_CHECK:
                 match = seen.match(request.tokens, length)
                 if len(match.blocks) >= IN_BATCH_DEPRIORITIZE:
-                    keys[request.id] = float("inf")
+                    repeats.add(request.id)
                 elif len(match.blocks) < length:
                     node, start = match.node, len(match.blocks)
                     if match.depth < len(node.blocks):
                         node = seen.split(node, match.depth)
                     rest = request.tokens[start:] if start else request.tokens
                     seen.insert(node, rest, list(range(start, length)))
-        waiting.sort(key=lambda request: keys[request.id])
+        return known, repeats
 
     # Decodes
 
@@ -487,6 +510,7 @@ class SGLangScheduler(Scheduler):
             self.new_token_ratio = max(self.new_token_ratio - decay, lowest)
         else:
             self._retract_decode()
+        self.computed_tokens += self._batch_tokens
         self._add_decodes(plan)
 
     def _add_decodes(self, plan: Plan) -> None:

@@ -35,6 +35,7 @@ class Ask(msgspec.Struct, omit_defaults=True):
     max_tokens  at least `len(output)`
     abort       the client aborts before this step; 0: never
     ignore_eos  whether the client says that only `max_tokens` ends the output
+    label       SGLang's routing key
     """
 
     step: int
@@ -44,6 +45,7 @@ class Ask(msgspec.Struct, omit_defaults=True):
     priority: int = 0
     abort: int = 0
     ignore_eos: bool = False
+    label: str = ""
 
 
 class Workload(msgspec.Struct, omit_defaults=True):

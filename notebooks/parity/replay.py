@@ -75,7 +75,7 @@ class Player:
                     ignore_eos=ask.ignore_eos or self._workload.scheduler == "vllm",
                     stop_token_ids=(STOP,) if len(ask.output) < ask.max_tokens else (),
                 )
-                request = engine.submit(ask.prompt, params, priority=ask.priority)
+                request = engine.submit(ask.prompt, params, priority=ask.priority, label=ask.label)
                 assert request.id == number
             for number in aborted:
                 if number in engine.requests:
