@@ -28,18 +28,22 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 SECONDS = 20
 VOCABULARY = range(5, 2048)
+STEADY = "--steady" in sys.argv
+# The steady machine's decodes take longer, and its prompts less: the loads are stretched to fit it.
+STRETCH, LONGER = (2.5, 4) if STEADY else (1.0, 1)
 MODEL = {
-    "hidden_size": 256,
-    "intermediate_size": 768,
-    "num_attention_heads": 8,
-    "num_hidden_layers": 8,
+    "hidden_size": 64 if STEADY else 256,
+    "intermediate_size": 128 if STEADY else 768,
+    "num_attention_heads": 2 if STEADY else 8,
+    "num_hidden_layers": 1 if STEADY else 8,
+    "max_position_embeddings": 1024 * LONGER,
 }
 ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -100,17 +104,20 @@ def _bursts(seed: int) -> list[Ask]:
 
 def _loads() -> dict[str, Load]:
     def load(name: str, goal: str, asks: list[Ask], **flags: int) -> Load:
+        asks = [replace(one, at=one.at * STRETCH, prompt=one.prompt * LONGER) for one in asks]
         flags = {"max_num_seqs": 16, "max_num_batched_tokens": 512, "blocks": 512} | flags
-        flags["num_gpu_blocks_override"] = flags.pop("blocks")
+        flags["num_gpu_blocks_override"] = flags.pop("blocks") * LONGER
+        flags["max_num_batched_tokens"] *= LONGER
         return Load(name, goal, flags, asks)
 
     few, small = {"max_num_seqs": 4}, {"max_num_batched_tokens": 32}
-    large, medium = {"max_num_batched_tokens": 1024}, {"max_num_batched_tokens": 256}
+    medium, large = ({"max_num_batched_tokens": n} for n in (256, 512 if STEADY else 1024))
+    scarce = {"blocks": 32 if STEADY else 40}
     loads = [
         load("seats", "p99 ttft < 500ms", _drawn(1, 12, (20, 80), (20, 60)), **few),
         load("budget_small", "p99 ttft < 500ms", _drawn(2, 8, (100, 400), (10, 30)), **small),
         load("budget_large", "p99 itl < 60ms", _drawn(3, 4, (300, 900), (30, 60)), **large),
-        load("memory", "p99 ttft < 1s", _drawn(6, 8, (60, 150), (60, 120)), blocks=40),
+        load("memory", "p99 ttft < 1s", _drawn(6, 8, (60, 150), (60, 120)), **scarce),
         load("long_first", "p90 queue < 40ms", _mixed(4), **medium),
         load("burst", "p99 ttft < 1200ms", _bursts(5), max_num_seqs=8),
     ]
@@ -129,6 +136,7 @@ def start(tag: str, folder: Path, *names: str) -> None:
         (folder / f"{tag}-{name}.go").unlink(missing_ok=True)
         with (folder / f"{tag}-{name}.log").open("w") as log:
             command = [sys.executable, "-m", "benchmarks.advice", "serve", tag, str(folder), name]
+            command += ["--steady"] * STEADY
             subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         _wait_for(folder / f"{tag}-{name}.log", "ready")
 
@@ -175,9 +183,10 @@ class _Client:
                 skip_tokenizer_init=True,
                 dtype="float32",
                 enforce_eager=True,
-                max_model_len=1024,
+                max_model_len=960 * LONGER,
                 block_size=32,
-                scheduler_cls="benchmarks.advice_scheduler.LateRecordingScheduler",
+                scheduler_cls=f"benchmarks.advice_scheduler.{'Steady' if STEADY else 'Late'}"
+                "RecordingScheduler",
                 **flags,
             )
         )
@@ -323,7 +332,7 @@ def _speed(*logs: Any) -> float:
 
 
 if __name__ == "__main__":
-    _command, *_words = sys.argv[1:]
+    _command, *_words = [word for word in sys.argv[1:] if word != "--steady"]
     if _command in ("advise", "table"):
         {"advise": advise, "table": table}[_command](Path(_words[0]), *_words[1:])
     else:

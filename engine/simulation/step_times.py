@@ -15,6 +15,11 @@ exact there. They have to be right *outside*, where a changed setting leads: so 
 a base and the prices of a token and a row, is preferred to nine prices that fit equally well
 (`PRIOR`). Of a log with at most 32 tokens a step, nine free prices said that more cost nothing.
 
+On a GPU, a few tokens more cost nothing indeed: while a layer's weights are read, the arithmetic of
+so many tokens is hidden, and a price per token counts only beyond them. How many are hidden is the
+`HIDDEN` with which prices fit best, and 0 where that makes no difference, as on a CPU. Without it, a
+recording with whole prompts in its steps said that 256 tokens take half as long again as they do.
+
 A kind is a form (decode, prefill or mixed; with drafts or a grammar) and a band of tokens, 1, 2 to
 3, 4 to 7 and so on. A kind with few steps borrows: a draw comes from the kind itself with
 probability n / (n + 10), otherwise from its form, and from all steps likewise. So a kind with three
@@ -28,14 +33,15 @@ other parts of the log, and says how far the speed of the machine drifted within
 
 Source: bootstrapping residuals is in Davison and Hinkley, "Bootstrap Methods and their Application"
 (1997), section 6.2; for partial pooling see Gelman and Hill, "Data Analysis Using Regression and
-Multilevel Models" (2006), chapter 12. Vidur (arXiv:2405.05438) predicts the mean of each operator.
+Multilevel Models" (2006), chapter 12. Hidden arithmetic is the roofline of Williams et al. (2009,
+doi:10.1145/1498765.1498785). Vidur (arXiv:2405.05438) predicts the mean of each operator.
 """
 
 import random
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from math import sqrt
 from statistics import fmean, median, pvariance
@@ -43,7 +49,7 @@ from statistics import fmean, median, pvariance
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestArrived, ScheduledRow, StepFinished, StepStarted
 from engine.core.runner import Row
-from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
+from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner, Work
 from engine.simulation.fit import (
     FEWEST_STEPS,
     FOLDS,
@@ -65,6 +71,8 @@ DRIFT_BLOCKS = 10
 DRAWS = 8
 PRIOR = 0.3  # see `fitted`
 LEAST_SHARE = 0.5  # of its price: no step is faster
+HIDDEN = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # tokens
+LEAST_BETTER = 0.02  # residuals have to shrink by so much for hidden tokens
 
 
 def kind_of(rows: Sequence[Row] | Sequence[ScheduledRow], *, masked: bool) -> Kind:
@@ -130,11 +138,14 @@ class StepTimes:
 
     prior       how much a simple explanation is preferred; 0: not at all
     cold_until  when the cold steps ended, in us; 0 if none was
+    hidden      how many tokens of a step cost nothing; see above
     """
 
     def __init__(self, log: EventLog, prior: float = PRIOR) -> None:
         """Raise ValueError for a log without a finished step."""
         steps = steps_of(log)
+        self.hidden = _hidden_tokens(steps)
+        steps = _beyond(steps, self.hidden)
         found = fitted(steps, prior)
         cold = _cold(steps.times, _prices(steps, found.cost))
         self.cold_until = (
@@ -193,11 +204,13 @@ class MeasuredRunner(CostRunner):
     def __init__(self, times: StepTimes, seed: int, speed: float) -> None:
         super().__init__(**asdict(times.cost))
         self._residuals, self._rng, self._speed = times.residuals, random.Random(seed), speed
+        self._hidden = times.hidden
 
     def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:
         """See `CostRunner.step_ms`."""
         masked = any(row.request.constraint is not None for row in rows)
-        price = max(super().step_ms(rows, woken=woken), LEAST_MS)
+        work = _without_hidden(Work.of(rows, woken=woken), self._hidden)
+        price = max(self.cost.of(work), LEAST_MS)
         kind = kind_of(rows, masked=masked)
         return self._residuals.draw(kind, price, self._rng) / self._speed
 
@@ -205,6 +218,25 @@ class MeasuredRunner(CostRunner):
 def _kinds(steps: Steps) -> list[Kind]:
     pairs = zip(steps.plans, steps.masked, strict=True)
     return [kind_of(plan.rows, masked=masked) for plan, masked in pairs]
+
+
+def _without_hidden(work: Work, hidden: int) -> Work:
+    return work._replace(tokens=max(0, work.tokens - hidden))
+
+
+def _beyond(steps: Steps, hidden: int) -> Steps:
+    """Return the steps with the tokens beyond so many."""
+    return replace(steps, work=[_without_hidden(one, hidden) for one in steps.work])
+
+
+def _hidden_tokens(steps: Steps) -> int:
+    """Return with how many hidden tokens prices fit best."""
+    left = {
+        hidden: sum(map(abs, fitted(_beyond(steps, hidden)).residuals_ms))
+        for hidden in (0, *HIDDEN)
+    }
+    best = min(left, key=left.__getitem__)
+    return best if left[best] < (1 - LEAST_BETTER) * left[0] else 0
 
 
 def _prices(steps: Steps, cost: Cost) -> list[float]:

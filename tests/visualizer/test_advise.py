@@ -54,7 +54,7 @@ def run(seed: int = 0, slows_after_ms: float = float("inf"), **settings) -> Even
 def test_the_bottleneck_is_found_and_the_prediction_holds(settings, goal, expected):
     best = advise(run(**settings), goals_of(goal), replays=20).advice[0]
     assert best.changes.keys() == expected and best.meets
-    again = samples(run(seed=1, **(settings | best.changes)))
+    again = samples(run(seed=3, **(settings | best.changes)))
     for one in (*best.goals, *best.others):
         statistic, _, measure = one.measure.rpartition(" ")
         measured = Goal(measure, statistic).value(again)

@@ -274,14 +274,16 @@ class _Search:
         return best
 
     def _rank(self, changes: Changes) -> tuple[Any, ...]:
-        """Order changes: those that meet the goals first, free ones, harmless ones, the smallest."""
+        """Order changes: those that meet the goals first, free, not extrapolated, harmless, small."""
         score, run = self._scores[changes], self._runs.run(changes)
         level = 0 if score <= 1 - MARGIN else 1 if score <= 1 else 2
         needs = any(name in HARDWARE for name, _ in changes)
         harm = self._harm(run) if run else float("inf")
         if level == 2:
             return level, needs, score * (1 + harm), len(changes)
-        return level, needs, len(changes), round(harm, 1), round(score, 1), str(changes)
+        extrapolates = run is not None and bool(_unseen(self._recorded, run))
+        order = level, needs, extrapolates, len(changes), round(harm, 1), round(score, 1)
+        return *order, str(changes)
 
     def _harm(self, run: Samples) -> float:
         """How much worse other measures get, added up."""
