@@ -16,6 +16,11 @@ a step of decodes and 0.18 ms for each token of a prompt on one core, so that a 
 what is in it, as it does on a GPU. vLLM's engine has one core, its API side and the client the other.
 The recording begins after the warm-up. While a load runs, vLLM and its client have the highest
 priority (as root), so that what else starts on the machine does not lengthen steps.
+
+With `--steady` behind each command, each step of the model lasts as long as it would on a GPU of
+constant speed (`steady_machine.py`): a tiny model computes something, and the step goes on when its
+time has passed. Scheduler, engine, API side and client are the real ones. The machine need not be
+quiet, and loads can run side by side. Loads are stretched to 50 s, and prompts are four times as long.
 """
 
 import asyncio
