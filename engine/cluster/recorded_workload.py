@@ -14,6 +14,7 @@ from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog, Part, RunCounter
 from engine.core.log import vocabulary as v
 from engine.simulation.cost_runner import US_PER_MS
+from engine.simulation.recorded_drafts import Drafting, drafting_of
 from engine.simulation.replayable import has_unknown
 from engine.simulation.workload import Answer, Arrival, Workload, answers_of, arrival_of
 
@@ -60,7 +61,13 @@ def recorded_workload(log: ClusterLog) -> RecordedWorkload:
             cut += not is_whole
             arrivals.append(_arrival(place.arrived, at, answers[part], is_whole=is_whole))
     arrivals.sort(key=lambda one: one.at_ms)
-    return RecordedWorkload(Workload(list(arrivals), _tokenizer(parts, arrivals)), cut, absent)
+    drafting = max(map(drafting_of, (part.log for part in parts)), key=_most, default=None)
+    workload = Workload(list(arrivals), _tokenizer(parts, arrivals), drafting)
+    return RecordedWorkload(workload, cut, absent)
+
+
+def _most(drafting: Drafting | None) -> int:
+    return drafting.most if drafting else 0
 
 
 def _tokenizer(parts: list[Part], arrivals: list[Arrival]) -> dict[str, Any]:

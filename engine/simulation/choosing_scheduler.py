@@ -30,6 +30,11 @@ class ChoosingScheduler(Scheduler):
     is_taken  whether the choice has been applied: a step may not have the decision that it replaces
     """
 
+    def __new__(cls, scheduler: Scheduler, *_: Any) -> "ChoosingScheduler":
+        """Return an instance that also has the rules of the rerun's own kind of scheduler."""
+        kind = type(scheduler)
+        return super().__new__(cls if kind is Scheduler else type(cls.__name__, (cls, kind), {}))
+
     def __init__(self, scheduler: Scheduler, at: int, choice: Choice) -> None:
         vars(self).update(vars(scheduler))
         self.is_taken = False

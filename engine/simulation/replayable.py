@@ -94,9 +94,17 @@ class _Inventor:
         self._invents = has_unknown(log)
         self._ends = {event.request: event.reason for event in log.of(v.RequestFinished)}
         self._outputs: defaultdict[int, int] = defaultdict(int)  # request -> output tokens
-        for event in log.of(v.StepFinished):
-            for row in event.tokens:
-                self._outputs[row.request] += len(row.ids)
+        self._checked = dict[tuple[int, int], v.TokenRow]()  # (step, request) with drafts -> tokens
+        drafted = set[int]()
+        for event in log:
+            if isinstance(event, v.StepScheduled):
+                drafted |= {one.request for one in event.rows if one.drafts}
+            elif isinstance(event, v.StepFinished):
+                for row in event.tokens:
+                    self._outputs[row.request] += len(row.ids)
+                    if row.request in drafted:
+                        self._checked[event.step, row.request] = row
+                        drafted.remove(row.request)
         # with what another replica generated
         self._prompts = {event.request: len(event.tokens) for event in log.of(v.RequestArrived)}
         for first in log.of(v.Keyframe):
@@ -114,12 +122,20 @@ class _Inventor:
     def events(self) -> Iterator[v.Event]:
         """Yield the log's events. Steps that decide nothing are left out: a replay has none."""
         known = defaultdict[int, int](int)  # request -> output tokens so far
-        numbers = replayed_steps(self._log)
+        numbers, step = replayed_steps(self._log), 0
         for event in self._log:
             match event:
                 case v.StepStarted():
-                    if event.step in numbers:
-                        yield v.StepStarted(numbers[event.step])
+                    step = event.step
+                    if step in numbers:
+                        yield v.StepStarted(numbers[step])
+                case v.StepScheduled() if any(row.drafts for row in event.rows):
+                    drafts = [self._drafts(row, step, known[row.request]) for row in event.rows]
+                    scheduled = [
+                        msgspec.structs.replace(row, drafts=ids)
+                        for row, ids in zip(event.rows, drafts, strict=True)
+                    ]
+                    yield msgspec.structs.replace(event, rows=scheduled)
                 case v.Keyframe():
                     yield self._keyframe(event)
                 case v.RequestArrived():
@@ -199,6 +215,20 @@ class _Inventor:
             max_tokens=sampling["max_tokens"],
             sampling=sampling,
         )
+
+    def _drafts(self, row: v.ScheduledRow, step: int, first: int) -> list[int]:
+        """Return the drafts of a row: those that were accepted equal the output, the next one does not.
+
+        first  the output position of the row's first draft
+        """
+        gained = self._checked.get((step, row.request))
+        if gained is None:
+            return [_END] * len(row.drafts)
+        ids, accepted = self._output(gained, first), gained.accepted
+        drafts = [*ids[:accepted], *(max(one, _END) for one in row.drafts[accepted:])]
+        if accepted < min(len(drafts), len(ids)) and drafts[accepted] == ids[accepted]:
+            drafts[accepted] = _END + (ids[accepted] == _END)
+        return drafts
 
     def _output(self, row: v.TokenRow, first: int) -> list[int]:
         begin, ids = self._prompts[row.request] + first, list(row.ids)

@@ -17,6 +17,8 @@ from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.pipelined_loop import PipelinedLoop
+from engine.simulation.recorded_drafts import RecordedDrafts
+from engine.simulation.vllm_drafts import follow_vllm
 from engine.simulation.workload import (
     Abort,
     Adopt,
@@ -94,7 +96,8 @@ def _is_due(one: Input, next_step: int, engine: Engine) -> bool:
 class ReplayEngine(Engine):
     """An engine that repeats the answers of a log.
 
-    It compiles no grammars: an answer of the log has its shape, and ends where it ended.
+    It compiles no grammars: an answer of the log has its shape, and ends where it ended. The drafts of
+    the log are proposed again, unless a drafter is given.
     """
 
     def __init__(
@@ -102,12 +105,17 @@ class ReplayEngine(Engine):
     ) -> None:
         described = workload.tokenizer
         tokenizer = _Letters() if described is None else _LogTokenizer(described, workload)
+        self.answers: dict[int, Answer] = {}
+        drafting = None if "drafter" in parts else workload.drafting
+        if drafting is not None:
+            parts["drafter"] = RecordedDrafts(self.answers, drafting)
         super().__init__(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
+        if drafting is not None and drafting.is_vllm:
+            follow_vllm(self, parts["drafter"], drafting)
         if runner.batches_in_flight > 1:
             self.loop = PipelinedLoop(self.loop, runner.batches_in_flight)
         self.loop.new_output = self._new_output
         self._outputs = runner.outputs
-        self.answers: dict[int, Answer] = {}
         self.held: dict[int, int] = {}  # a hold's number in the log -> in this engine
 
     def apply(self, one: Input) -> None:

@@ -24,6 +24,7 @@ from engine.core.log.log import EventLog
 from engine.simulation.fit import HeldBack, fit, held_back
 from engine.simulation.log_part import outer_requests, started_of
 from engine.simulation.measures import Measure, measures
+from engine.simulation.recorded_drafts import LOOKAHEAD, NUM_DRAFTS, SLOTS, Drafting, drafting_of
 from engine.simulation.replayable import has_unknown
 from engine.simulation.reproduced import Reproduced, reproduced
 from engine.simulation.what_if import error_record, what_if
@@ -228,7 +229,9 @@ def _notes(log: EventLog, pinned: str) -> list[str]:
             f"all of it to {groups[0]}. Where memory was short, they wait, preempt and compute too "
             "little, and all times and prefix hits that depend on it are too good."
         )
-    if others := started.source.get("others"):
+    drafted = {NUM_DRAFTS, LOOKAHEAD, SLOTS} if drafting_of(log) else set[str]()
+    others = started.source.get("others", {})
+    if others := {name: one for name, one in others.items() if name not in drafted}:
         named = ", ".join(f"{name.partition('.')[2]}={_value(one)}" for name, one in others.items())
         notes.append(f"Replayed without {named}, which this engine does not have.")
     ended = {event.request for event in log.of(v.RequestFinished)}
@@ -237,12 +240,26 @@ def _notes(log: EventLog, pinned: str) -> list[str]:
             f"{_count(left, 'request')} had not ended when the recording did; replays end there, too."
         )
     if any(row.drafts for event in log.of(v.StepScheduled) for row in event.rows):
-        notes.append("The recorded run had drafts (speculative decoding); the replays have none.")
+        notes.append(_about_drafts(drafting_of(log)))
     if gaps := len(log.of(v.EventsMissing)):
         notes.append(
             f"The recording has {_count(gaps, 'gap')}; the replays know nothing of what they hide."
         )
     return notes
+
+
+def _about_drafts(drafting: Drafting | None) -> str:
+    if drafting is None:
+        return (
+            "The recorded run had drafts (speculative decoding); the replays have none: with "
+            "asynchronous scheduling or SGLang's scheduler, drafts are not replayed."
+        )
+    return (
+        "Recorded: the drafts, and which were accepted. Assumed where a changed replay schedules "
+        "a request at other tokens: a draft that follows accepted ones, and that was not recorded, is "
+        "right, too; and where the recorded step had no drafts, there are none. The time that the "
+        "drafter took stays in the price of a step, with any number of drafts."
+    )
 
 
 def _words(changes: Mapping[str, Any]) -> str:

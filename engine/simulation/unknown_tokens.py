@@ -37,9 +37,16 @@ def _masked(event: v.Event) -> v.Event:
         case v.PrefixAdopted(tokens=ids):
             unknown, texts = [UNKNOWN] * len(ids), [""] * len(ids)
             return msgspec.structs.replace(event, tokens=unknown, texts=texts)
+        case v.StepScheduled():
+            return msgspec.structs.replace(event, rows=[_undrafted(row) for row in event.rows])
         case v.StepFinished():
             return msgspec.structs.replace(event, tokens=[_unknown(row) for row in event.tokens])
     return event
+
+
+def _undrafted(row: v.ScheduledRow) -> v.ScheduledRow:
+    unknown = [UNKNOWN] * len(row.drafts)
+    return msgspec.structs.replace(row, drafts=unknown) if unknown else row
 
 
 def _unknown(row: v.TokenRow) -> v.TokenRow:

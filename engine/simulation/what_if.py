@@ -26,6 +26,7 @@ from engine.simulation.cost_runner import US_PER_MS, Cost, Work
 from engine.simulation.facts import Fact, Knowledge, simulated_facts
 from engine.simulation.fit import FEWEST_STEPS, HeldBack, finished_steps, fit, held_back
 from engine.simulation.log_part import started_of
+from engine.simulation.recorded_drafts import with_length
 from engine.simulation.replayable import replayable
 from engine.simulation.simulate import simulate
 from engine.simulation.unknown_tokens import with_unknown_tokens
@@ -37,15 +38,21 @@ _KNOWN: dict[Fact, Knowledge] = {"arrivals": "recorded", "settings": "recorded"}
 
 
 def what_if(
-    log: EventLog, *, pinned: str = "step", cost: Cost | None = None, **changes: Any
+    log: EventLog,
+    *,
+    pinned: str = "step",
+    cost: Cost | None = None,
+    draft_length: int | None = None,
+    **changes: Any,
 ) -> EventLog:
     """Replay a log's inputs with other settings, and return the log of that run.
 
     changes  fields of EngineConfig, or parts of the engine: `pool=`, `tree=`, `drafter=`; `policy=`
              and `eviction=` take a name or an object. A learner's own part has to be passed in again,
-             because the log records only its name.
+             because the log records only its name. Drafts are those of the log, if no drafter is given
     pinned   "step": requests arrive before the same step; "time": at the same time. With "time", an
              arrival may land in another step even without a change
+    draft_length  the most drafts of a row, 0 for none; None: as many as in the log
     cost     the cost of a step; None: the best fit to the logged run. With a cost of your own, compare
              with `what_if(log, cost=cost)`; otherwise the machine is part of the difference.
 
@@ -65,6 +72,7 @@ def what_if(
     config = changed_config(started, changes)
     check_parts(started, config, parts, changes)
     model = cost or fit(log).cost
+    workload.drafting = with_length(workload.drafting, draft_length)
     try:
         replay = simulate(workload, config, cost=model, **parts)
     except RequestError as error:
@@ -153,7 +161,7 @@ def check_parts(
     built_in["policy"] = POLICIES[config.policy].__name__
     built_in["eviction"] = EVICTIONS[config.eviction].__name__
     for name in DECIDING_PARTS:
-        ran = started.classes.get(name)
+        ran = started.classes.get(name) if name != "drafter" else None  # the log has its drafts
         if ran not in (None, built_in.get(name)) and name not in (*parts, *changes):
             raise ConfigError(
                 f"the logged run used the {name} {ran}: pass {name}={ran}(...) in again"

@@ -25,6 +25,8 @@ from engine.extensions.prefix_keys import keyed
 from engine.extensions.resumption import Begun
 from engine.simulation.cost_runner import US_PER_MS
 from engine.simulation.log_part import started_of
+from engine.simulation.recorded_drafts import Drafting, drafting_of
+from engine.simulation.unknown_tokens import UNKNOWN
 
 ArrivalProcess = Callable[[random.Random, int], list[float]]  # -> arrival times in ms
 Length = Callable[[random.Random], int]  # -> tokens
@@ -37,6 +39,7 @@ class Answer:
     texts   one piece per id
     forced  output position -> number of tokens that a tool or a grammar forced after it
     stopped whether it ended by itself, not at max_tokens
+    drafts  output position at which a row began -> its drafts
     """
 
     length: int
@@ -44,6 +47,7 @@ class Answer:
     texts: list[str] = field(default_factory=list)
     forced: dict[int, int] = field(default_factory=dict)
     stopped: bool = False
+    drafts: dict[int, list[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -120,10 +124,14 @@ class Adopt(Input):
 
 @dataclass(slots=True)
 class Workload:
-    """Inputs in order. `tokenizer` describes the tokenizer of the log they come from, if any."""
+    """Inputs in order. `tokenizer` describes the tokenizer of the log they come from, if any.
+
+    `drafting` says how the drafts of the answers are replayed; None if there are none.
+    """
 
     inputs: list[Input]
     tokenizer: dict[str, Any] | None = None
+    drafting: Drafting | None = None
 
     @classmethod
     def from_log(cls, log: EventLog, pinned: str = "step") -> "Workload":
@@ -151,7 +159,7 @@ class Workload:
             for one in inputs:
                 one.step = None
             inputs.sort(key=lambda one: one.at_ms)
-        return cls(inputs, started.tokenizer)
+        return cls(inputs, started.tokenizer, drafting_of(log))
 
     @classmethod
     def generate(
@@ -393,6 +401,9 @@ def arrival_of(
 def answers_of(log: EventLog) -> dict[int, Answer]:
     """Return the answer of every request and sample."""
     answers: dict[int, Answer] = {}
+    drafts: dict[int, list[int]] = {}  # by request, scheduled but not yet checked
+    drafting = drafting_of(log)
+    lost = [UNKNOWN] * drafting.length if drafting and drafting.is_vllm else []
     for event in log:
         for one in event.state.requests if isinstance(event, v.Keyframe) else ():
             if output := one.tokens[one.prompt_length :]:
@@ -400,10 +411,17 @@ def answers_of(log: EventLog) -> dict[int, Answer]:
         if isinstance(event, v.RequestArrived) and event.output:
             begun = list(event.output), event.texts[len(event.prompt) :]
             answers[event.request] = Answer(len(event.output), *begun)
+        if isinstance(event, v.StepScheduled):
+            drafts |= {row.request: row.drafts for row in event.rows if row.drafts}
+        if lost and isinstance(event, v.Preempted) and event.request in answers:
+            # Its drafts were not scheduled, so the log lacks them; but it needed memory for them.
+            answers[event.request].drafts[answers[event.request].length] = lost
         if isinstance(event, v.RequestFinished) and event.request in answers:
             answers[event.request].stopped = event.reason == "stop"
         for row in event.tokens if isinstance(event, v.StepFinished) else ():
             answer = answers.setdefault(row.request, Answer(0))
+            if row.request in drafts:
+                answer.drafts[answer.length] = drafts.pop(row.request)
             answer.ids += row.ids
             answer.texts += row.texts
             answer.length = len(answer.ids)

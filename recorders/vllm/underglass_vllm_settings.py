@@ -31,6 +31,7 @@ LACKING: dict[str, Any] = {
     "parallel_config.decode_context_parallel_size": 1,
     "parallel_config.pipeline_parallel_size": 1,
     "parallel_config.prefill_context_parallel_size": 1,
+    "speculative_config.max_num_new_slots_for_drafting": 0,
     "speculative_config.num_speculative_tokens_per_batch_size": None,
     "vllm_config.ec_transfer_config": None,
     "vllm_config.num_lookahead_tokens": 0,

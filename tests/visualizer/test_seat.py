@@ -119,9 +119,8 @@ SMALL = "preemption priority eviction hash_eviction copy_on_write mixed_step spe
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_candidate_of_every_step_can_be_chosen(name):
-    recipe = SCENARIOS[name]
-    log = recipe.run()
-    seat = Seat(log, **({} if recipe.drafter is None else {"drafter": recipe.drafter()}))
+    log = SCENARIOS[name].run()
+    seat = Seat(log)
     for step in seat.rerun.steps:
         for decision in decisions(log, step):
             assert sum(one.happened for one in decision.candidates) == 1

@@ -32,7 +32,8 @@ def what_if(  # noqa: PLR0917 (typer needs one parameter per option)
         list[str] | None,
         typer.Argument(
             metavar="SETTING=VALUE...",
-            help="What to change. Several values, separated by commas, make a sweep.",
+            help="What to change. Several values, separated by commas, make a sweep. draft_length is "
+            "how many drafts a row has at most; 0 switches speculative decoding off.",
             show_default=False,
         ),
     ] = None,
@@ -187,7 +188,7 @@ def parsed_settings(settings: list[str]) -> dict[str, list[Any]]:
     """Return {name: values} from words such as "token_budget=32,64". Raises ConfigError."""
     from engine.core.config import ConfigError, EngineConfig
 
-    fields = EngineConfig.__struct_fields__
+    fields = (*EngineConfig.__struct_fields__, "draft_length")
     parsed: dict[str, list[Any]] = {}
     for word in settings:
         name, equals, values = word.partition("=")

@@ -14,7 +14,6 @@ from typing import Any
 
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
-from visualizer.comparing.same_machine import retime
 from visualizer.reading.busy_time import busy_us
 from visualizer.reading.durations import duration
 from visualizer.reading.reading import read
@@ -25,7 +24,7 @@ MOST_EVENTS = 5_000  # of a log that is replayed before it is shown: about a thi
 _LEAST = 0.01  # a smaller change of the whole run is not worth a sentence
 _OFF: dict[str, dict[str, Any]] = {
     "prefix cache": {"prefix_cache": "off"},
-    "speculation": {"drafter": None},
+    "speculation": {"draft_length": 0},
     "chunked prefill": {"chunked_prefill": False},
 }
 
@@ -82,10 +81,7 @@ def _found(log: EventLog, ideas: list[str]) -> Iterator[Saving]:
 
     try:
         cost = recorded_cost(log) or fit(log).cost
-        try:
-            run = what_if(log, pinned="time", cost=cost)
-        except ConfigError:  # perhaps only its drafter is needed
-            run = retime(log, what_if(log, pinned="time", drafter=None))
+        run = what_if(log, pinned="time", cost=cost)
     except (ConfigError, ValueError):
         return
     names, own_rows, run_rows = request_names(log), _by_sample(log), _by_sample(run)

@@ -11,9 +11,12 @@ from engine.simulation.measures import measures
 from engine.simulation.reproduced import reproduced
 from engine.simulation.unknown_tokens import with_unknown_tokens
 from engine.simulation.workload import lognormal, poisson, uniform
+from tests.engine.drafters import drafted
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
+from tests.recorders.scenarios import RECORDINGS
 from visualizer.reading.without_text import without_text
+from visualizer.sources import read_source
 
 COST = Cost(10, 0.25)
 SOURCE = {"engine": "vLLM 0.32.0", "recorder": "test", "facts": simulated_facts({})}
@@ -105,6 +108,17 @@ def test_the_log_of_a_replay_shows_no_invented_token() -> None:
     assert (facts["arrivals"], facts["token_ids"]) == ("recorded", "unknown")
     assert_names(again[0].source["engine"], "vLLM", "simulation")
     assert again.state().core()["waiting"] == []  # it folds
+
+
+@pytest.mark.parametrize("name", ["drafts", "vllm_ngram", "vllm_draft_model"])
+def test_drafts_are_scheduled_as_vllm_did(name: str) -> None:
+    log = read_source(RECORDINGS / f"{name}.jsonl.gz")
+    for one in (log, EventLog.from_events(list(map(without_text, log)))):
+        assert reproduced(log, what_if(one, cost=COST)).first is None
+    assert drafted(log)[1]
+    assert drafted(what_if(log, cost=COST, draft_length=0)) == (0, 0)
+    assert 0 < drafted(what_if(log, cost=COST, draft_length=1))[1] <= drafted(log)[1]
+    assert_names(" ".join(study(log, {"draft_length": [0]}).notes), "drafts", "right", "price")
 
 
 def test_settings_that_a_vllm_log_does_not_name_are_those_of_vllm() -> None:

@@ -5,8 +5,9 @@ from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import Fcfs
 from engine.simulation.scenarios import scenario
 from engine.simulation.workload import poisson, uniform
+from tests.engine.drafters import Knowing, drafted
+from tests.engine.simulation.pinned import texts_of
 from tests.engine.workloads import (
-    HalfRightDrafter,
     adapter_workload,
     make_engine,
     play,
@@ -27,20 +28,35 @@ def test_with_no_change_the_log_is_reproduced(soak: bool, first_seed: int) -> No
             adapter_workload(seed) if seed % 3 == 1 else random_workload(seed, may_be_begun=True)
         )
         workload.failures, workload.pauses = set(), []  # neither is an input
-        workload.draft_model = False  # a replay has no model, and so none that drafts
+        workload.draft_failures = set()
         engine = make_engine(workload)
         play(engine, workload)
         if not engine.log.of(v.StepFinished):
             continue
-        parts = {}
-        if workload.draft_length:
-            parts["drafter"] = HalfRightDrafter(workload.draft_length)
-        again = what_if(engine.log, cost=COST, **parts)
+        again = what_if(engine.log, cost=COST)
         assert again.deterministic()[1:] == engine.log.deterministic()[1:], f"seed {seed}"
         assert again[0].settings == engine.log[0].settings
         assert again[0].tokenizer == engine.log[0].tokenizer
         kinds |= {type(event) for event in again}
     assert {v.Preempted, v.Forked, v.RadixEvicted, v.RadixJoined, v.BlocksTrimmed} <= kinds
+
+
+def test_fewer_drafts_are_right_where_the_log_knows_it() -> None:
+    """If a drafter's guess depends only on the text, a run with fewer drafts is known exactly."""
+    lengths = {"prompt": uniform(4, 9), "output": uniform(20, 40)}
+    workload = Workload.generate(6, arrivals=poisson(20), **lengths)
+    texts, rare = (
+        texts_of(simulate(workload, cost=COST)).values(),
+        lambda position: not position % 3,
+    )
+    runs = [simulate(workload, cost=COST, drafter=Knowing(texts, n, rare)) for n in range(5)]
+    assert drafted(runs[4])[1]
+    for length, run in enumerate(runs):
+        again = what_if(runs[4], cost=COST, pinned="time", draft_length=length)
+        assert again.deterministic()[1:] == run.deterministic()[1:]
+    for run, most in ((runs[4], 4), (runs[0], 0)):
+        with raises_naming(ConfigError, "draft_length", most, most + 1):
+            what_if(run, draft_length=most + 1)
 
 
 def test_a_changed_setting_leaves_what_people_say() -> None:
