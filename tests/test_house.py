@@ -117,8 +117,8 @@ def test_importing_the_core_loads_nothing_else() -> None:
 def test_a_short_request_runs_through_few_files() -> None:
     called = [tuple(one) for one in printed(PATH)]
     assert [file for file, *_ in called if "extensions" in file] == []  # what is off adds nothing
-    assert len({file for file, *_ in called}) <= 24
-    assert len(called) <= 111
+    assert len({file for file, *_ in called}) <= 23
+    assert len(called) <= 96
 
 
 def test_the_reading_order_states_true_sizes() -> None:

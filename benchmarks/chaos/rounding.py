@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
-from engine.core.compute.randomness import uniforms
+from engine.core.compute.randomness import uniform
 from engine.core.log import vocabulary as v
 from engine.core.output.processor import TokenOutput
 
@@ -91,7 +91,7 @@ class Judge:
             return first - second
         weights = [math.exp(scores[id_] / given.temperature) for id_ in range(vocabulary)]
         borders = [one / math.fsum(weights) for one in accumulate(weights)]
-        [number] = uniforms([given.seed or 0], [sample], [len(before)])
+        number = uniform(given.seed or 0, sample, len(before))
         token = bisect(borders, number)
         assert token == output[-1] or min(abs(one - number) for one in borders) < ROUNDING
         return min(abs(one - number) for one in borders[max(0, token - 1) : token + 1])

@@ -94,7 +94,7 @@ class ByteTokenizer:
 
     def detokenizer(self, prompt_ids: Sequence[int]) -> ByteDetokenizer:
         """See `Tokenizer`."""
-        return ByteDetokenizer(self._table, self.eos_ids, self._bytes(prompt_ids))
+        return ByteDetokenizer(self._table, self.eos_ids, prompt_ids)
 
     def _bytes(self, ids: Sequence[int]) -> bytes:
         return b"".join(self._table[i] for i in ids if i < len(self._table))

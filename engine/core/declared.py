@@ -58,8 +58,8 @@ def wrong_field(struct: msgspec.Struct) -> tuple[str, str] | None:
     """
     kind = type(struct)
     try:
-        msgspec.convert(struct, _schema(kind), from_attributes=True)
-    except _INVALID:
+        msgspec.convert(struct, schema_of(kind), from_attributes=True)
+    except INVALID:
         for field in _fields(kind):
             if not _fits(value := getattr(struct, field.name), field.type):
                 return field.name, _must_be(field.type, value)
@@ -71,11 +71,11 @@ def wrong_field(struct: msgspec.Struct) -> tuple[str, str] | None:
 
 _fields = cache(msgspec.structs.fields)
 # msgspec asks even a sequence for `keys` where it needs a dict.
-_INVALID = (msgspec.ValidationError, AttributeError)
+INVALID = (msgspec.ValidationError, AttributeError)
 
 
 @cache
-def _schema(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
+def schema_of(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """Return a struct with the same fields, whose constructor checks nothing."""
     return msgspec.defstruct(
         struct.__name__, [(field.name, field.type) for field in _fields(struct)]
@@ -91,7 +91,7 @@ def _fits(value: Any, kind: Any) -> bool:
     """Return whether a type allows a value. Unlike msgspec, accept subclasses of float, as NumPy's."""
     try:
         msgspec.convert(_plain(value), kind)
-    except _INVALID:
+    except INVALID:
         return False
     return True
 

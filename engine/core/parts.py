@@ -27,7 +27,6 @@ from engine.core.part_errors import (
 )
 from engine.core.request import Request
 from engine.core.runner import Runner
-from engine.core.sampling_params import is_whole
 from engine.core.scheduling.policy import Policy
 from engine.core.speculation.drafter import Drafter
 
@@ -66,7 +65,7 @@ def _token_ids(method: PartMethod, *args: Any, vocab_size: int) -> list[int]:
     if not isinstance(ids, list):
         raise method.wrong(f"must return a list of token ids, got {ids!r}")
     for token in ids:
-        if not is_whole(token) or not 0 <= token < vocab_size:
+        if type(token) is not int or not 0 <= token < vocab_size:
             raise method.wrong(
                 f"must return token ids of the vocabulary (0 to {vocab_size - 1}), got {token!r}"
             )

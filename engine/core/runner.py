@@ -8,6 +8,7 @@ virtual clock (`engine/simulation/cost_runner.py`) or check each read against wh
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from engine.core.log.vocabulary import ScheduledRow
@@ -122,12 +123,11 @@ def logit_positions(row: Row) -> list[LogitPosition]:
 
     A sample has a position after its last known token and one after each of its drafts.
     """
-    request, drafts = row.request, row.drafts
-    return [
-        LogitPosition(request, request.params, sample, drafts[:count])
-        for sample in row.samples
-        for count in range(len(drafts) + 1)
-    ]
+    request, drafts, positions = row.request, row.drafts, list[LogitPosition]()
+    for sample in row.samples:
+        for count in range(len(drafts) + 1):
+            positions.append(LogitPosition(request, request.params, sample, drafts[:count]))
+    return positions
 
 
 @dataclass(slots=True)
@@ -228,6 +228,9 @@ class Runner(PageStore, Protocol):
         """
 
 
+_SIZE = attrgetter("count", "start")
+
+
 def attention_groups(rows: Sequence[Row] | Sequence[ScheduledRow]) -> list[list[int]]:
     """Return the indexes of the rows in each attention call, shortest contexts first.
 
@@ -238,7 +241,8 @@ def attention_groups(rows: Sequence[Row] | Sequence[ScheduledRow]) -> list[list[
     """
     groups: list[list[int]] = []
     padding = 0
-    for i in sorted(range(len(rows)), key=lambda i: (rows[i].count, rows[i].start)):
+    sizes = list(map(_SIZE, rows))
+    for i in sorted(range(len(rows)), key=sizes.__getitem__):
         if groups:
             group, row, last = groups[-1], rows[i], rows[groups[-1][-1]]
             padding += len(group) * (row.start - last.start)

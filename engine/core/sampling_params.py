@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from engine.core.declared import wrong_field
+from engine.core.declared import INVALID, schema_of, wrong_field
 
 Kind = Literal["json_schema", "json_object", "regex", "choice", "grammar"]
 
@@ -131,20 +131,29 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         """Number of samples to compute."""
         return self.n if self.best_of is None else self.best_of
 
-    def changed(self, seed: int) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as JSON values, with this seed."""
-        given: dict[str, Any] = msgspec.to_builtins(self, str_keys=True) | {"seed": seed}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in given.items()
-            if value != _DEFAULTS[name]
-        }
+    def changed(self, root: int) -> dict[str, Any]:
+        """Return the fields that differ from their defaults, as JSON values.
+
+        They include the seed, which is `root`, the request's id, if the caller set none.
+        """
+        given, changed = msgspec.to_builtins(self, str_keys=True), dict[str, Any]()
+        for name, value in given.items():
+            if value != _DEFAULTS[name]:
+                changed[name] = list(value) if isinstance(value, tuple) else value
+        changed.setdefault("seed", root)
+        return changed
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
             msgspec.structs.force_setattr(self, "stop", (self.stop,))
-        if wrong := wrong_field(self):
-            raise SamplingError(*wrong)
+        try:
+            given = msgspec.convert(self, _SCHEMA, from_attributes=True)
+        except INVALID:
+            given = self
+            if wrong := wrong_field(self):
+                raise SamplingError(*wrong) from None
+        for name in _TUPLES:  # the caller may have passed lists
+            msgspec.structs.force_setattr(self, name, getattr(given, name))
         if self.min_tokens > self.max_tokens:
             raise SamplingError(
                 "min_tokens",
@@ -185,11 +194,8 @@ def split_samples(params: SamplingParams, seats: int) -> list[SamplingParams]:
     return parts
 
 
-def is_whole(value: object) -> bool:
-    """Return whether a value is a whole number; True and False are not."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
+_SCHEMA = schema_of(SamplingParams)
+_TUPLES = "stop", "stop_token_ids", "bad_words", "allowed_token_ids"
 _DEFAULTS: dict[str, Any] = {
     field.name: field.default_factory() if field.default is msgspec.NODEFAULT else field.default
     for field in msgspec.structs.fields(SamplingParams)

@@ -21,13 +21,13 @@ from engine.core.compute.device import activation_dtype
 from engine.core.compute.model import Attend
 from engine.models.config import LlamaConfig
 from engine.models.layers import (
-    Embedding,
     FeedForward,
     HeadNorm,
     Linear,
     ProjectionNorm,
     RMSNorm,
     load_norm,
+    row_lookup,
 )
 from engine.models.memory import InMemory
 from engine.models.moe import MixtureOfExperts
@@ -203,9 +203,7 @@ class Decoder(InMemory):
         may_replace = lm_head is not embedding
         stored = None if may_replace else weights.stored_rows(embedded)
         # If tokens are looked up in the file, the output layer may keep the matrix packed.
-        self._embedding: Callable[[Tensor], Tensor] = Embedding(
-            embedding if stored is None else stored
-        )
+        self._embedding = row_lookup(embedding if stored is None else stored)
         may_replace |= stored is not None
         self._lm_head: Callable[[Tensor], Tensor] = Linear(lm_head, may_replace=may_replace)
         weights.check_all_loaded()
@@ -237,10 +235,10 @@ class Decoder(InMemory):
         x = self._embedding(token_ids).to(self._activations)
         if self._embedding_scale != 1.0:
             x.mul_(self._embedding_scale)
-        rotations = [
-            Rotation(*table.index_select(0, positions)[:, :, None].unbind(dim=1))
-            for table in self._tables
-        ]
+        rotations = list[Rotation]()
+        for table in self._tables:
+            cos_sin = table.index_select(0, positions)[:, :, None]
+            rotations.append(Rotation(*cos_sin.unbind(dim=1)))
         if self.config.query_scaling is not None:
             factors = self.config.query_scaling.factors(positions)[:, None, None]
             attend = partial(_attend_scaled, attend, factors.to(self._activations))

@@ -29,7 +29,7 @@ from engine.core.compute.model import Attend
 from engine.models.config import LlamaConfig
 from engine.models.config_gemma4 import Gemma4Config
 from engine.models.decoder import Attention, Decoder, Layer, Rotation, rotate
-from engine.models.layers import ACTIVATIONS, Embedding, Linear, RMSNorm, load_norm
+from engine.models.layers import ACTIVATIONS, Linear, RMSNorm, load_norm, row_lookup
 from engine.models.moe import MixtureOfExperts
 from engine.models.weights.checkpoint import Checkpoint
 
@@ -90,7 +90,7 @@ class PerLayerInputs:
         self._shape = (-1, config.num_layers, size)
         columns = config.num_layers * size
         name = f"{body}embed_tokens_per_layer.weight"
-        self._embedding = Embedding(weights.load_embedding(name, config.per_layer_rows, columns))
+        self._embedding = row_lookup(weights.load_embedding(name, config.per_layer_rows, columns))
         self._embedding_scale = float(torch.tensor(math.sqrt(size)).to(weights.dtype))
         rows = {f"{body}per_layer_model_projection.weight": columns}
         self._projection = Linear(weights.load_matrix(rows, config.hidden_size))

@@ -66,17 +66,12 @@ class Linear:
         return self._products[min((x.shape[0] - 1).bit_length(), _LAST)](x)  # see `kernel_index`
 
 
-class Embedding:
-    """Looks up rows of `weight` [vocab, hidden], which may be shared with the output layer."""
+def row_lookup(weight: Tensor | RowLookup) -> Callable[[Tensor], Tensor]:
+    """Return what looks up rows of `weight` [vocab, hidden]: token ids [tokens] -> [tokens, hidden].
 
-    def __init__(self, weight: Tensor | RowLookup) -> None:
-        self._weight = weight
-
-    def __call__(self, token_ids: Tensor) -> Tensor:
-        """Return the rows of `token_ids` [tokens]: [tokens, hidden], in the model's precision."""
-        if isinstance(self._weight, Tensor):
-            return F.embedding(token_ids, self._weight)
-        return self._weight.rows(token_ids)
+    `weight` may be shared with the output layer.
+    """
+    return partial(F.embedding, weight=weight) if isinstance(weight, Tensor) else weight.rows
 
 
 class RMSNorm:

@@ -29,6 +29,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from itertools import repeat
 from typing import TypeVar
 
 import torch
@@ -198,8 +199,7 @@ def packed_beside(pack: Callable[[], T], values: int) -> Callable[[], T]:
     the way as there are cores, so that few weights are in memory twice.
     """
     if values <= _CHUNK:
-        kept = pack()
-        return lambda: kept
+        return repeat(pack()).__next__
     future = Future[T]()
 
     def run() -> None:

@@ -15,7 +15,7 @@ import msgspec
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import Event
-from engine.core.scheduling.admission import RequestError, check_request
+from engine.core.scheduling.admission import RequestError, RequestValidator
 from engine.simulation.workload import Abort, Arrival, Workload
 from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, Inputs
@@ -175,7 +175,7 @@ def inputs_of(events: Iterable[Event], prompts: Prompts) -> Inputs:
 
 def _check_inputs(inputs: Inputs, config: EngineConfig, old: Bridge) -> None:
     """Raise ApiError if an engine with these settings could never serve one of the requests."""
-    request, vocab_size = 1, old.tokenizer.vocab_size
+    request, validator = 1, RequestValidator(config, old.tokenizer)
     keys = {one.key for one in old.adapters.values()}
     for one in inputs:
         if not isinstance(one, Arrival):
@@ -187,14 +187,7 @@ def _check_inputs(inputs: Inputs, config: EngineConfig, old: Bridge) -> None:
                 "longer loaded",
             )
         try:
-            check_request(
-                one.prompt,
-                one.params,
-                one.priority,
-                config=config,
-                vocab_size=vocab_size,
-                max_context=old.max_context,
-            )
+            validator.validate(one.prompt, one.params, one.priority, max_context=old.max_context)
         except RequestError as error:
             name = one.label if one.label and old.settings.trace_text == "on" else f"r{request}"
             raise bad_request(

@@ -22,7 +22,7 @@ from typing import Any
 
 import engine
 from engine import Engine
-from engine.core.compute.randomness import uniforms
+from engine.core.compute.randomness import uniform
 from engine.core.compute.sampling_reference import draw, probabilities, process_logits
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.request import TokenScore
@@ -276,8 +276,8 @@ class PageRunner:
     def _forward(self, cache: PageCache, rows: Sequence[Row]) -> Logits:
         """Lay the rows out as flat arrays and compute them.
 
-        As in `compute/batch.py`, logits are wanted first for the tokens with a position to sample, then
-        for the tokens that score a prompt.
+        As in `compute/torch_runner.py`, logits are wanted first for the tokens with a position to
+        sample, then for the tokens that score a prompt.
         """
         ids, wanted, scored = array("i"), array("i"), array("i")
         width = max(-(-(row.start + row.count) // self._block_size) for row in rows)
@@ -313,12 +313,8 @@ class _Step:
     def sample(self, positions: Sequence[LogitPosition]) -> SamplerOutput:
         """Return a token for each position; see `compute/sampler.py`."""
         output = SamplerOutput([], [])
-        numbers = uniforms(
-            [position.request.seed for position in positions],
-            [position.sample for position in positions],
-            [position.position for position in positions],
-        )
-        for i, (position, number) in enumerate(zip(positions, numbers, strict=True)):
+        for i, position in enumerate(positions):
+            number = uniform(position.request.seed, position.sample, position.position)
             if position.request.constraint is not None:
                 output.masks[i] = self._mask(i, position)
             if position.params.temperature > 0:

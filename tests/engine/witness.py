@@ -65,7 +65,7 @@ class WatchedHash(HashCache):
         return node
 
     def free(self, owner: BlockOwner, keep: int = 0) -> None:
-        self.unlocked_before = self.num_evictable_blocks
+        self.unlocked_before = len(self.eviction_queue)
         super().free(owner, keep)
 
 
@@ -171,7 +171,7 @@ class Witness(EventLog):
         running = {request.id: len(request.block_table) for request in engine.scheduler.running}
         waiting = [request.id for request in engine.scheduler.waiting]
         free = len(engine.pool.free)
-        evictable = engine.cache.num_evictable_blocks
+        evictable = engine.cache.num_available_blocks - free
         free += drafted_blocks(engine)  # drafts take theirs after the head of the queue is asked
         seen = Seen(event, waiting, running, free, evictable)
         seen.victims, seen.admitted, seen.twin = self._victims, self._admitted, self._twin

@@ -101,9 +101,9 @@ class HashCache(KVCacheManager):
         self._next_id = 1
 
     @property
-    def num_evictable_blocks(self) -> int:
-        """The number of cached blocks that no owner uses."""
-        return len(self._queue)
+    def num_available_blocks(self) -> int:
+        """See `KVCacheManager`."""
+        return len(self.pool.free) + len(self._queue)
 
     @property
     def eviction_queue(self) -> list[int]:

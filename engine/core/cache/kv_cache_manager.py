@@ -69,8 +69,8 @@ class KVCacheManager(ABC):
 
     @property
     @abstractmethod
-    def num_evictable_blocks(self) -> int:
-        """The number of cached blocks that no owner uses."""
+    def num_available_blocks(self) -> int:
+        """The number of blocks that can be allocated: free ones, and cached ones without an owner."""
 
     @property
     def eviction_queue(self) -> list[int]:
@@ -114,15 +114,6 @@ class KVCacheManager(ABC):
         """Raise AssertionError if the cache contradicts itself."""
 
     # Counting
-
-    @property
-    def num_available_blocks(self) -> int:
-        """The number of blocks that can be allocated: free ones and evictable ones."""
-        return len(self.pool.free) + self.num_evictable_blocks
-
-    def num_available_blocks_beside(self, match: PrefixMatch) -> int:
-        """Count the blocks that a request can allocate once it has attached `match`."""
-        return self.num_available_blocks - sum(map(self.is_evictable, match.blocks))
 
     def is_evictable(self, cached_block: int) -> bool:
         """Return whether only the prefix cache holds this block."""

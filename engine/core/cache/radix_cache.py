@@ -32,9 +32,9 @@ class RadixCache(KVCacheManager):
         return self.tree.tick
 
     @property
-    def num_evictable_blocks(self) -> int:
-        """The number of blocks in unlocked nodes."""
-        return self.tree.unlocked_blocks
+    def num_available_blocks(self) -> int:
+        """See `KVCacheManager`: blocks in unlocked nodes have no owner."""
+        return len(self.pool.free) + self.tree.unlocked_blocks
 
     # Owners
 
@@ -121,7 +121,9 @@ class RadixCache(KVCacheManager):
         # the path's last block, there is nothing new.
         if end == 0 or request.block_table[end - 1] in node.blocks[-1:]:
             return
-        start = sum(len(above.blocks) for above in self.tree.path(node))
+        start = 0
+        for above in self.tree.path(node):
+            start += len(above.blocks)
         match = self.tree.match(request.tokens[start * size :], limit=end - start, start=node)
         if match.blocks:
             node = self._join(request, start, match)

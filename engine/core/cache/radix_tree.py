@@ -176,13 +176,13 @@ class RadixTree:
         if old is self.root and new is self.root:
             return
         self.tick += 1
-        known = {node.id for node in self.path(old)}
+        known = {*self.path(old)}
         for node in self.path(new):
             if node.lock_ref == 0:
                 self.unlocked_blocks -= len(node.blocks)
             node.lock_ref += 1
             node.last = self.tick
-            node.uses += node.id not in known
+            node.uses += node not in known
         for node in self.path(old):
             node.lock_ref -= 1
             if node.lock_ref == 0:

@@ -149,32 +149,38 @@ class Mirror:
         """
         free, self._regions = self._regions, []
         left = self.max_tokens
-        claims: list[tuple[Group, _Region]] = []
+        claims: list[tuple[Group, _Region | None]] = []
+        best: _Region | None = None
+        one: _Region | None = None
         for group in groups:
             if group.query_len > 1 or not self._layers:
                 continue
             # A group gets the region that has most of its rows.
             best, most = None, 0
-            for region in free:
-                shared = len(region.rows.keys() & group.requests)
+            for one in free:
+                shared = len(one.rows.keys() & group.requests)
                 if shared > most:
-                    best, most = region, shared
-            if best is None:
-                best = _Region(self._config, self._kv_cache, self._layers)
-            else:
+                    best, most = one, shared
+            if best is not None:
                 free.remove(best)
+                left -= best.places * best.tokens
             claims.append((group, best))
-            left -= best.places * best.tokens
+        best = one = None
         free.clear()  # this frees their memory
         regions: dict[int, _Region] = {}
-        for group, region in claims:
+        while claims:
+            group, region = claims.pop(0)
             count, longest = len(group.requests), group.seq_lens[-1]
-            if left < 0 or count > region.places or longest > region.tokens:
+            if region is not None and (
+                left < 0 or count > region.places or longest > region.tokens
+            ):
                 left += region.places * region.tokens
+                region = None  # this frees its memory before more is allocated
+            if region is None:
                 tokens = min(longest + _ROOM, left // count)
                 if tokens < longest:
                     continue
-                region.allocate(count, tokens)
+                region = _Region(self._config, self._kv_cache, self._layers, count, tokens)
                 left -= count * tokens
             region.update(group)
             regions[group.tokens.start] = region
@@ -202,22 +208,18 @@ class _Region:
     of a row hold zeros or outdated copies, never garbage, because 0 * NaN would be NaN.
     """
 
-    def __init__(self, config: ModelConfig, kv_cache: KVCache, layers: list[int]) -> None:
+    def __init__(
+        self, config: ModelConfig, cache: KVCache, layers: list[int], places: int, tokens: int
+    ) -> None:
         """`layers` are those with KV of their own and without a window."""
-        self._config, self._kv_cache, self._layers = config, kv_cache, layers
-        self._kv_heads, self._head_dim = kv_cache.shapes[layers[0]]
+        self._config, self._kv_cache, self._layers = config, cache, layers
+        self._kv_heads, self._head_dim = cache.shapes[layers[0]]
         self._sharing = config.num_heads // self._kv_heads
         self.rows: dict[int, _Row] = {}
-        self.places = self.tokens = 0
-
-    def allocate(self, places: int, tokens: int) -> None:
-        """Replace the memory; all copies are lost."""
-        cache = self._kv_cache
-        self.rows, self.places, self.tokens = {}, places, tokens
-        shape = len(self._layers), cache.parts, places, self._kv_heads, tokens, self._head_dim
-        self._memory = cache.tensor.new_empty(0)  # this frees the earlier memory first
+        self.places, self.tokens = places, tokens
+        shape = len(layers), cache.parts, places, self._kv_heads, tokens, self._head_dim
         self._memory = cache.tensor.new_zeros(shape, dtype=cache.activation_dtype)
-        self._by_slot = dict(zip(self._layers, self._memory.flatten(1, 4), strict=True))
+        self._by_slot = dict(zip(layers, self._memory.flatten(1, 4), strict=True))
 
     def update(self, group: Group) -> None:
         """Copy the contexts that are missing, and prepare the step."""

@@ -14,22 +14,15 @@ The idea comes from counter-based generators (Salmon et al., "Parallel random nu
 2, 3", SC 2011; JAX works this way). The mixing function is SplitMix64's (Steele et al., OOPSLA 2014).
 """
 
-from collections.abc import Sequence
-
 _INCREMENT = 0x9E3779B97F4A7C15
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _MASK = (1 << 64) - 1
 
 
-def uniforms(seeds: Sequence[int], samples: Sequence[int], positions: Sequence[int]) -> list[float]:
-    """Return uniform numbers in [0, 1), one per entry; each depends only on its own entry."""
-    return [_uniform(*entry) for entry in zip(seeds, samples, positions, strict=True)]
-
-
-def _uniform(*purpose: int) -> float:
-    """Return the number for a seed, a sample and a position."""
+def uniform(seed: int, sample: int, position: int) -> float:
+    """Return the number in [0, 1) for a position of a sample."""
     state = 0
-    for value in purpose:
+    for value in (seed, sample, position):
         # Seeds may be negative or longer than 64 bits; only their low 64 bits count.
         state = (state + _INCREMENT + value) & _MASK
         # SplitMix64's mix spreads every bit over all 64.

@@ -35,7 +35,7 @@ from engine.core.compute.logits_processors import (
     apply_min_tokens,
     apply_repetition_penalty,
 )
-from engine.core.compute.randomness import uniforms
+from engine.core.compute.randomness import uniform
 from engine.core.compute.truncation import TokenProbs, truncated_probs
 from engine.core.request import TokenScore
 from engine.core.runner import LogitPosition, Row, SamplerOutput
@@ -62,11 +62,14 @@ def sample(
     requests that are not greedy. Raises FloatingPointError if the logits are not finite.
     """
     logprobs = process_logits(logits, positions)
-    drawn, reported, counts, is_masked = list[int](), list[int](), list[int](), False
+    drawn, chosen, numbers = list[int](), list[LogitPosition](), list[float]()
+    reported, counts, is_masked = list[int](), list[int](), False
     for i, position in enumerate(positions):
         params = position.params
         if params.temperature > 0:
             drawn.append(i)
+            chosen.append(position)
+            numbers.append(uniform(position.request.seed, position.sample, position.position))
         if params.logprobs is not None:
             reported.append(i)
             counts.append(params.logprobs)
@@ -76,12 +79,6 @@ def sample(
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
     if drawn:
         rows = drawn if len(drawn) < len(positions) else slice(None)
-        chosen = [positions[i] for i in drawn]
-        numbers = uniforms(
-            [position.request.seed for position in chosen],
-            [position.sample for position in chosen],
-            [position.position for position in chosen],
-        )
         probs = _probs(logits[rows], chosen, logits_to_probs)
         ids[rows] = draw(probs, torch.tensor(numbers, dtype=torch.float64))
     top: dict[int, list[tuple[int, float]]] = {}
@@ -186,14 +183,13 @@ def top_logprobs(logprobs: Tensor, counts: Sequence[int]) -> list[list[tuple[int
 
 
 def _probs(logits: Tensor, positions: list[LogitPosition], logits_to_probs: TokenProbs) -> Tensor:
-    params = [position.params for position in positions]
-    return logits_to_probs(
-        logits,
-        torch.tensor([p.temperature for p in params], dtype=torch.float32),
-        torch.tensor([p.min_p for p in params], dtype=torch.float32),
-        torch.tensor([min(p.top_k, logits.shape[-1]) for p in params]),
-        torch.tensor([p.top_p for p in params], dtype=torch.float64),
-    )
+    chosen = list[tuple[float, float, int, float]]()
+    for position in positions:
+        params = position.params
+        top_k = min(params.top_k, logits.shape[-1])
+        chosen.append((params.temperature, params.min_p, top_k, params.top_p))
+    temperature, min_p, top_ks, top_p = torch.tensor(chosen, dtype=torch.float64).unbind(dim=1)
+    return logits_to_probs(logits, temperature.float(), min_p.float(), top_ks.long(), top_p)
 
 
 # Number of prompt positions scored at once. A chunk can have thousands of positions, and each needs

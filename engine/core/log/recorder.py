@@ -7,6 +7,7 @@ logs are compared.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -117,7 +118,7 @@ class Recorder:
                 max_tokens=params.max_tokens,
                 n=params.samples,
                 priority=request.priority,
-                sampling=params.changed(request.seed),
+                sampling=params.changed(request.root),
                 extra_key=list(request.extra_key),
                 output=list(request.tokens[request.prompt_length :]),
                 sample=request.sample,
@@ -199,13 +200,13 @@ class Recorder:
                 allowed, masked = [mask.allowed for mask in out.masks], True
             row = v.TokenRow(request.id, out.ids, out.pieces, out.accepted, out.forced, allowed)
             rows.append(row)
-            logprobs.append([round(value, 4) for value in out.logprobs])
+            logprobs.append(list(map(_rounded, out.logprobs)))
             top = top or bool(request.params.logprobs)
         measured = self._times.pop(step) | {"end": self._clock.now(), "logprobs": logprobs}
         if self.take_lanes is not None:
             measured["devices"] = self.take_lanes()
         if top:
-            measured["top_logprobs"] = [_rounded(out.top) for out in outputs]
+            measured["top_logprobs"] = [_rounded_top(out.top) for out in outputs]
         if masked:
             measured |= self._masks(outputs)
         if drafts:
@@ -225,5 +226,8 @@ class Recorder:
         return None if token is None else (token, self._decode([token]))
 
 
-def _rounded(top_logprobs: list[list[tuple[int, float]]]) -> list[list[tuple[int, float]]]:
-    return [[(id_, round(value, 4)) for id_, value in top] for top in top_logprobs]
+_rounded = partial(round, ndigits=4)
+
+
+def _rounded_top(top_logprobs: list[list[tuple[int, float]]]) -> list[list[tuple[int, float]]]:
+    return [[(id_, _rounded(value)) for id_, value in top] for top in top_logprobs]

@@ -29,18 +29,23 @@ class IncrementalDetokenizer(Protocol):
 class ByteDetokenizer:
     """For vocabularies in which each token is a fixed run of bytes.
 
-    table   the bytes of each id; ids beyond it have no text (models pad their vocabulary)
-    silent  ids that yield no text
-    prefix  the bytes before the first token, because a prompt may end inside a character
+    table       the bytes of each id; ids beyond it have no text (models pad their vocabulary)
+    silent      ids that yield no text
+    prompt_ids  tokens before the first output token, because a prompt may end inside a character
     """
 
     def __init__(
-        self, table: Sequence[bytes], silent: frozenset[int] = frozenset(), prefix: bytes = b""
+        self,
+        table: Sequence[bytes],
+        silent: frozenset[int] = frozenset(),
+        prompt_ids: Sequence[int] = (),
     ) -> None:
         self._table = table
         self._silent = silent
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._utf8.decode(prefix)
+        for token_id in prompt_ids[-4:]:  # a character has at most four bytes
+            if token_id < len(table):
+                self._utf8.decode(table[token_id])
 
     def push(self, token_id: int) -> str:
         """See `IncrementalDetokenizer`. Costs about 0.3 microseconds."""

@@ -92,7 +92,10 @@ class OutputProcessor:
             top = sampled.top[index] if sampled.top else []
             mask = sampled.masks[index] if sampled.masks else NO_MASK
             self._append(new, token, sampled.logprobs[index], top, mask)
-            if self._ends_or_is_answered(new, token):
+            if new.finish_reason is not None:
+                break
+            is_call = self._tool is not None or token == self._call_start
+            if is_call and self._is_answered(new, token):
                 break  # later drafts were made for a different text
         if self._jump_forward:
             self._append_forced_run(new)
@@ -121,10 +124,8 @@ class OutputProcessor:
         if held:
             self.request.delivered[-1] += held
 
-    def _ends_or_is_answered(self, new: TokenOutput, token: int) -> bool:
+    def _is_answered(self, new: TokenOutput, token: int) -> bool:
         """Ask the tool about a token and append its answer; the text then is not what it was."""
-        if new.finish_reason is not None:
-            return True
         if token == self._call_start and self._tool is None and self._new_tool is not None:
             self._tool = self._new_tool()
         answer = [] if self._tool is None else self._tool.feed(token)
@@ -140,7 +141,7 @@ class OutputProcessor:
         while new.finish_reason is None and (run := constraint.forced(self.request.output_ids)):
             for token in run:
                 self._append_forced(new, token, TokenMask(allowed=1))
-                if self._ends_or_is_answered(new, token):
+                if new.finish_reason is not None or self._is_answered(new, token):
                     break
 
     def _append_forced(self, new: TokenOutput, token: int, mask: TokenMask) -> None:

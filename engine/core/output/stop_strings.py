@@ -35,18 +35,20 @@ class StopStrings:
         If several stop strings match, the one completed first wins, so the result does not depend
         on how the text was divided into tokens.
         """
-        if not self._stops:
-            return piece
-        text = self._held + piece
-        found = [
-            (text.find(stop) + len(stop), -len(stop), stop) for stop in self._stops if stop in text
-        ]
+        text, found, held = self._held + piece, list[tuple[int, int, str]](), 0
+        for stop in self._stops:
+            if stop in text:
+                found.append((text.find(stop) + len(stop), -len(stop), stop))
+            # The longest end of the text that begins the stop string without completing it.
+            for length in range(min(len(text), len(stop) - 1), held, -1):
+                if text.endswith(stop[:length]):
+                    held = length
+                    break
         if found:
             end, _, self.matched = min(found)
             delivered = len(self._held) if self._include else 0
             self._held = ""
             return text[delivered : end if self._include else end - len(self.matched)]
-        held = max(_overlap(text, stop) for stop in self._stops)
         self._held = text[len(text) - held :]
         return piece if self._include else text[: len(text) - held]
 
@@ -54,11 +56,3 @@ class StopStrings:
         """Return the held-back text when the output ends for another reason."""
         text, self._held = self._held, ""
         return "" if self._include else text
-
-
-def _overlap(text: str, stop: str) -> int:
-    """Return the length of the longest end of `text` that begins `stop` without completing it."""
-    for length in range(min(len(text), len(stop) - 1), 0, -1):
-        if text.endswith(stop[:length]):
-            return length
-    return 0

@@ -12,7 +12,7 @@ from typing import Any
 from engine.core.config import EngineConfig
 from engine.core.extras import extension
 from engine.core.request import Constraint
-from engine.core.sampling_params import SamplingParams, is_whole
+from engine.core.sampling_params import SamplingParams
 from engine.core.tokenizer import Tokenizer
 
 MAX_PRIORITY = 2**31
@@ -45,62 +45,6 @@ def token_ids(prompt: object) -> list[int]:
     return list(prompt)
 
 
-def check_request(
-    tokens: Sequence[int],
-    params: SamplingParams,
-    priority: int,
-    *,
-    config: EngineConfig,
-    vocab_size: int,
-    max_context: int | None,
-) -> None:
-    """Raise RequestError, with the field and the fix, for a request that can never be served."""
-    if not isinstance(params, SamplingParams):
-        raise RequestError("params", f"must be SamplingParams(...), got {params!r}")
-    if not tokens:
-        raise RequestError("prompt", "is empty; give it at least one token")
-    _check_ids("prompt", tokens, vocab_size)
-    _check_ids("logit_bias", params.logit_bias, vocab_size)
-    _check_ids("stop_token_ids", params.stop_token_ids, vocab_size)
-    _check_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
-    if not is_whole(priority) or abs(priority) > MAX_PRIORITY:
-        bounds = f"a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
-        raise RequestError("priority", f"must be {bounds}, got {priority!r}")
-    length = f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens"
-    memory = config.max_kv_tokens // config.block_size
-    need = max_blocks(len(tokens), params.max_tokens, 1, config)
-    if need > memory:
-        raise ContextLengthError(
-            "prompt" if config.blocks_for(len(tokens)) > memory else "max_tokens",
-            f"{length} need {need} KV blocks of {config.block_size}, but memory has "
-            f"{memory}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
-            memory * config.block_size
-            - (-1 if config.scheduler == "vllm" else 2 * config.block_size + 1),
-        )
-    if max_context is not None and len(tokens) + params.max_tokens > max_context:
-        raise ContextLengthError(
-            "prompt" if len(tokens) >= max_context else "max_tokens",
-            f"{length} exceed the model's context of {max_context}: shorten the prompt or lower "
-            "max_tokens",
-            max_context,
-        )
-    if not config.preemption and (need := required_blocks(len(tokens), params, config)) > memory:
-        samples = "n" if params.best_of is None else "best_of"
-        raise RequestError(
-            samples,
-            f"with preemption off, {min(params.samples, config.max_batch_size)} samples reserve "
-            f"{need} KV blocks, but memory has {memory}: lower {samples} or max_tokens, "
-            "raise max_kv_tokens or turn preemption on",
-        )
-    if not config.chunked_prefill and len(tokens) > config.token_budget:
-        raise ContextLengthError(
-            "prompt",
-            f"{len(tokens)} tokens do not fit into a step of {config.token_budget}: shorten the "
-            "prompt, raise token_budget or turn chunked_prefill on",
-            config.token_budget,
-        )
-
-
 def required_blocks(prompt_length: int, params: SamplingParams, config: EngineConfig) -> int:
     """Count the KV blocks that a request needs to finish when it runs alone.
 
@@ -128,8 +72,8 @@ def max_output(
 ) -> int:
     """Return the largest `max_tokens` with which every sample of a prompt can be served.
 
-    The result is at least 1, even for a prompt that is too long: `check_request` rejects that
-    prompt with an error that says so.
+    The result is at least 1, even for a prompt that is too long: `RequestValidator` rejects
+    that prompt with an error that says so.
     """
     at_once = 1 if config.preemption else max(1, min(samples, config.max_batch_size))
     shared = prompt_length // config.block_size
@@ -182,18 +126,59 @@ class RequestValidator:
         *,
         max_context: int | None,
     ) -> None:
-        """Raise RequestError unless an otherwise empty engine can serve this request.
+        """Raise RequestError, with the field and the fix, for a request that can never be served.
 
         What `structured` asks for is compiled by `constraint`.
         """
-        check_request(
-            tokens,
-            params,
-            priority,
-            config=self._config,
-            vocab_size=self._tokenizer.vocab_size,
-            max_context=max_context,
-        )
+        config, vocab_size = self._config, self._tokenizer.vocab_size
+        if not isinstance(params, SamplingParams):
+            raise RequestError("params", f"must be SamplingParams(...), got {params!r}")
+        if not tokens:
+            raise RequestError("prompt", "is empty; give it at least one token")
+        _check_ids("prompt", tokens, vocab_size)
+        _check_ids("logit_bias", params.logit_bias, vocab_size)
+        _check_ids("stop_token_ids", params.stop_token_ids, vocab_size)
+        _check_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
+        whole = isinstance(priority, int) and not isinstance(priority, bool)
+        if not whole or abs(priority) > MAX_PRIORITY:
+            bounds = f"a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+            raise RequestError("priority", f"must be {bounds}, got {priority!r}")
+        length = f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens"
+        memory = config.max_kv_tokens // config.block_size
+        need = max_blocks(len(tokens), params.max_tokens, 1, config)
+        if need > memory:
+            raise ContextLengthError(
+                "prompt" if config.blocks_for(len(tokens)) > memory else "max_tokens",
+                f"{length} need {need} KV blocks of {config.block_size}, but memory has "
+                f"{memory}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
+                memory * config.block_size
+                - (-1 if config.scheduler == "vllm" else 2 * config.block_size + 1),
+            )
+        if max_context is not None and len(tokens) + params.max_tokens > max_context:
+            raise ContextLengthError(
+                "prompt" if len(tokens) >= max_context else "max_tokens",
+                f"{length} exceed the model's context of {max_context}: shorten the prompt or lower "
+                "max_tokens",
+                max_context,
+            )
+        if (
+            not config.preemption
+            and (need := required_blocks(len(tokens), params, config)) > memory
+        ):
+            samples = "n" if params.best_of is None else "best_of"
+            raise RequestError(
+                samples,
+                f"with preemption off, {min(params.samples, config.max_batch_size)} samples reserve "
+                f"{need} KV blocks, but memory has {memory}: lower {samples} or max_tokens, "
+                "raise max_kv_tokens or turn preemption on",
+            )
+        if not config.chunked_prefill and len(tokens) > config.token_budget:
+            raise ContextLengthError(
+                "prompt",
+                f"{len(tokens)} tokens do not fit into a step of {config.token_budget}: shorten the "
+                "prompt, raise token_budget or turn chunked_prefill on",
+                config.token_budget,
+            )
         if params.bad_words:
             bad_word_ids(params, self._tokenizer)
 

@@ -291,7 +291,7 @@ class Scheduler:
                     behind = len(self.waiting) - deferred - 1
                     return v.Blocked(request.id, reason, behind, need, have)
                 self._admit(request, match)
-                count = min(request.num_uncomputed_tokens, plan.budget, plan.longest)
+                count = min(request.num_unscheduled_tokens, plan.budget, plan.longest)
                 copies = self.cache.allocate_slots(request, count)
                 assert copies is not None, "an admitted request's first chunk fits"
                 self._add_row(plan, request, count, copies)
@@ -326,7 +326,8 @@ class Scheduler:
         whole = self.config.admission == "whole"
         end = cached + (missing if whole else min(missing, plan.budget, plan.longest))
         need = -(-end // self.config.block_size) - len(match.blocks)
-        have = self.cache.num_available_blocks_beside(match)
+        # What is left once the request has attached its match.
+        have = self.cache.num_available_blocks - sum(map(self.cache.is_evictable, match.blocks))
         if self.running:
             have -= self._watermark_blocks
         if need > have:

@@ -112,8 +112,8 @@ class WaitingQueue:
         """
         if self._key is None or self.is_over_limit:
             passed = 0
-            while chunk := tuple(islice(self, passed, 2 * passed + 1)):
-                for request in chunk:
+            while chunk := tuple(islice(self._waiting.values(), passed, 2 * passed + 1)):
+                for request, _, _ in chunk:
                     yield request
                     passed += request.id in self._waiting
         elif self._policy.keys_change:

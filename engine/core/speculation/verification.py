@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from engine.core.compute.randomness import uniforms
+from engine.core.compute.randomness import uniform
 from engine.core.compute.sampling_reference import draw
 from engine.core.runner import LogitPosition, Row, Sampled, SamplerOutput
 
@@ -91,13 +91,10 @@ def ask_verifier(
     some leading drafts, possibly none, and one more token.
     """
     drafts = list(positions[-1].drafts)
-    seeds = [position.request.seed for position in positions]
-    samples = [position.sample for position in positions]
-    indexes = [position.position for position in positions]
     # No sample has a negative index, so the sampler never draws these numbers.
-    numbers = uniforms(seeds, [-1 - 2 * sample for sample in samples], indexes)[:-1]
-    [pick_number] = uniforms(seeds[:1], [-2 - 2 * samples[0]], indexes[:1])
-    pick = partial(draw, number=pick_number)
+    seed, sample, first = positions[0].request.seed, positions[0].sample, positions[0].position
+    numbers = [uniform(seed, -1 - 2 * sample, first + index) for index in range(len(drafts))]
+    pick = partial(draw, number=uniform(seed, -2 - 2 * sample, first))
     ids = list(verifier.accept(list(map(list, p)), list(drafts), numbers, pick))
     if not 1 <= len(ids) <= len(positions) or ids[:-1] != drafts[: len(ids) - 1]:
         raise ValueError(

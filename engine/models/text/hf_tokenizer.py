@@ -136,7 +136,8 @@ class HFTokenizer:
         """See `Tokenizer`."""
         if not self._byte_level:
             return self._decode(list(ids))
-        return self._bytes(ids).decode("utf-8", errors="replace")
+        spelled = b"".join(self._table[i] for i in ids if i < len(self._table))
+        return spelled.decode("utf-8", errors="replace")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer`."""
@@ -157,7 +158,7 @@ class HFTokenizer:
         """See `Tokenizer`."""
         if not self._byte_level:
             return WindowDetokenizer(self._decode, self.eos_ids, prompt_ids)
-        return ByteDetokenizer(self._table, self.eos_ids, self._bytes(prompt_ids))
+        return ByteDetokenizer(self._table, self.eos_ids, prompt_ids)
 
     def _encode(self, text: str, *, special: bool) -> list[int]:
         """Return a text's ids; `special` tells whether special tokens are recognised in it."""
@@ -173,9 +174,6 @@ class HFTokenizer:
     def _decode(self, ids: list[int]) -> str:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=False)
         return text
-
-    def _bytes(self, ids: Sequence[int]) -> bytes:
-        return b"".join(self._table[i] for i in ids if i < len(self._table))
 
 
 def _read_directory(

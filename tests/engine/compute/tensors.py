@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from types import FunctionType
+from types import FunctionType, MethodType
 
 import torch
 
@@ -16,6 +16,8 @@ def tensors_of(part: object) -> Iterator[torch.Tensor]:
             yield from tensors_of(one)
     elif isinstance(part, partial):
         yield from tensors_of(list(part.keywords.values()))
+    elif isinstance(part, MethodType):
+        yield from tensors_of(part.__self__)
     elif isinstance(part, FunctionType):
         yield from tensors_of([cell.cell_contents for cell in part.__closure__ or ()])
     elif type(part).__module__.startswith(("engine.core.compute", "engine.models")):

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from engine.models import integer_products, products
 from engine.models.kernels import ENVIRONMENT_VARIABLE
-from engine.models.layers import Embedding, Linear
+from engine.models.layers import Linear, row_lookup
 from engine.models.products import PRODUCTS
 from engine.models.weights.gguf_blocks import Groups
 from engine.models.weights.int4_matrix import Int4Matrix, int4_bytes
@@ -55,10 +55,10 @@ def test_matrices_are_equal_if_kind_and_values_are(weight):
 def test_an_embedding_returns_the_matrix_rows_in_the_models_precision(weight, dtype):
     ids = torch.tensor([3, 0, 3, 23, 5])
     matrix = Int8Matrix.quantize(weight, dtype)
-    rows = Embedding(matrix)(ids)
+    rows = row_lookup(matrix)(ids)
     assert rows.dtype == dtype
     assert rows.equal(matrix.dequantize()[ids])
-    assert Embedding(weight)(ids).equal(weight[ids])
+    assert row_lookup(weight)(ids).equal(weight[ids])
 
 
 TOKENS = [1, 2, 3, 4, 7, 8, 9, 13, 31, 33, 40, 101]

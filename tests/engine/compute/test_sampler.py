@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from engine.core.compute import sampling_reference as reference
-from engine.core.compute.randomness import uniforms
+from engine.core.compute.randomness import uniform
 from engine.core.compute.sampler import draw, process_logits, sample, score_prompts, top_logprobs
 from engine.core.compute.sampling_reference import probabilities
 from engine.core.compute.truncation import truncated_probs
@@ -80,7 +80,7 @@ def test_a_token_is_that_of_the_reference(seed, vocab, is_masked):
     if all(x == -math.inf for x in processed):
         return
     (token,) = sample(logits.clone(), [where]).token_ids
-    (number,) = uniforms([where.request.seed], [where.sample], [where.position])
+    number = uniform(where.request.seed, where.sample, where.position)
     if token == reference.sample(logits[0].tolist(), where, number):
         return
     # Logits and sums that float32 cannot tell apart may give another token.
@@ -106,15 +106,15 @@ def test_logits_that_are_not_finite_are_an_error(bad, temperature):
 class TestUniforms:
     def test_seed_sample_and_position_all_matter(self):
         grid = [(s, n, p) for s in range(-3, 20) for n in range(6) for p in range(50)]
-        numbers = uniforms(*map(list, zip(*grid, strict=True)))
-        assert len(set(numbers)) == len(grid)
+        assert len({uniform(*entry) for entry in grid}) == len(grid)
 
     @pytest.mark.parametrize("axis", range(3))
     def test_uniform_and_uncorrelated_along_every_axis(self, axis):
         count = 20_000
-        entry = [[7] * count, [0] * count, [100] * count]
-        entry[axis] = list(range(count))
-        numbers = uniforms(*entry)
+        entries = [[7, 0, 100] for _ in range(count)]
+        for number, entry in enumerate(entries):
+            entry[axis] = number
+        numbers = [uniform(*entry) for entry in entries]
         histogram = np.histogram(numbers, bins=20, range=(0, 1))[0]
         chi_square = ((histogram - count / 20) ** 2 / (count / 20)).sum()
         assert chi_square < 43.8  # 19 degrees of freedom: one in a thousand lies above

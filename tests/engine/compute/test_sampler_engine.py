@@ -9,7 +9,7 @@ import torch
 from engine import Engine, EngineConfig, RequestError, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute import sampling_reference as reference
-from engine.core.compute.randomness import uniforms
+from engine.core.compute.randomness import uniform
 from engine.core.compute.torch_runner import TorchRunner
 from engine.core.log.vocabulary import StepFinished
 from engine.core.runner import LogitPosition
@@ -103,7 +103,7 @@ def test_tokens_are_those_of_the_reference_with_the_logits_of_transformers(ask, 
     for sample, ids in enumerate(found):
         for place, logits in enumerate(output_logits(model, ids)):
             position = LogitPosition(request, request.params, sample, ids[:place])
-            (number,) = uniforms([request.seed], [sample], [position.position])
+            number = uniform(request.seed, sample, position.position)
             assert ids[place] == reference.sample(logits.tolist(), position, number)
 
 
