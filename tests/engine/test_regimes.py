@@ -162,6 +162,7 @@ def facts(steps: Steps, seats: int) -> dict[str, Any]:
         "first": min(steps),
         "last": max(steps),
         "steps": len(steps),
+        "queued": len(queued),
         "taken": taken,
         "empty": seats - taken,
         "max": seats,

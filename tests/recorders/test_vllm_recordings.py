@@ -12,8 +12,11 @@ from tests.facts import assert_names
 from tests.recorders.scenarios import RECORDINGS, translated
 from visualizer import read
 from visualizer.scenario import FOLDER, RECORDED, gallery
-from visualizer.sources import SourceError, read_source
+from visualizer.sources import READERS, SourceError, read_source
+from visualizer.sources.follow import FollowedFile
 from visualizer.sources.vllm_recorder import VllmTranslator
+from visualizer.spans.export import Outbox
+from visualizer.spans.runs import Runs
 
 NAMES = sorted(path.name for path in RECORDINGS.glob("*.gz") if "kv_events" not in path.name)
 
@@ -85,6 +88,16 @@ def test_a_later_file_of_a_rotated_recording_begins_with_the_state():
     (lost,) = read_source(RECORDINGS / "lost.jsonl.gz").of(v.EventsMissing)
     assert_names(lost.message, lost.count, "disk")
     assert isinstance(read_source(RECORDINGS / "lost.part2.jsonl.gz")[0], v.Keyframe)
+
+
+def test_a_split_recording_is_followed_through_its_parts(tmp_path):
+    for part in sorted(RECORDINGS.glob("rotated.*")):
+        (tmp_path / part.name).write_bytes(part.read_bytes())
+    file, runs = FollowedFile(tmp_path / "rotated.jsonl.gz", READERS), Runs(Outbox())
+    while events := file.read():
+        runs.add(events)
+    runs.end()
+    assert (runs.requests, runs.undated) == (19, False)
 
 
 def test_a_miss_names_the_kv_cache_group_that_had_less_of_the_prefix():

@@ -49,7 +49,8 @@ class FollowedFile:
 
     A truncated file is read again from its beginning. A replaced file is first read to its end, then
     the new file from its beginning. So is the file of the writer's next run, `run-2.jsonl` after
-    `run.jsonl`, once the file is no longer written (see `TraceFile` in `server/core/event_log.py`).
+    `run.jsonl`, once the file is no longer written (see `TraceFile` in `server/core/event_log.py`),
+    and the next part of a recording that is split, `run.part2.jsonl.gz` after `run.jsonl.gz`.
 
     resting  why nothing more is written to the file, or ""
     """
@@ -100,25 +101,34 @@ class FollowedFile:
         if data:
             self._asks, self.resting = True, ""
         elif self._is_replaced() or self._goes_on():
-            self._close_file()
-            return self.read()
+            data = self._file.read(CHUNK)  # the last bytes may have been written meanwhile
+            if not data:
+                self._close_file()
+                return self.read()
         return self._feed.push(data)
 
     def _goes_on(self) -> bool:
         """Note whether the writer has closed the file; return whether it goes on in the next one."""
+        if self._is_next(part := self._next_part()):
+            self._path, self.resting = part, ""
+            return True
         if self._is_written():
             self._was_written = True
             return False
         after = self._next_path()
         if self._was_written and not self.resting:
             self.resting = f"this run has ended; the next one is shown when {after.name} is written"
+        if self._is_next(after):
+            self._path, self._was_written, self.resting = after, False, ""
+            return True
+        return False
+
+    def _is_next(self, after: Path) -> bool:
+        """Return whether a file is newer than the current one, and not left from before."""
         try:
-            is_next = after.stat().st_mtime >= self._path.stat().st_mtime and after.stat().st_size
+            return after.stat().st_mtime >= self._path.stat().st_mtime and after.stat().st_size > 0
         except FileNotFoundError:
             return False
-        if is_next:  # an older one is left from before
-            self._path, self._was_written, self.resting = after, False, ""
-        return bool(is_next)
 
     def _is_written(self) -> bool:
         """Return whether a server of this project writes the file: it has locked it."""
@@ -134,6 +144,14 @@ class FollowedFile:
         fcntl.flock(self._file, fcntl.LOCK_UN)
         self._asks = False
         return False
+
+    def _next_part(self) -> Path:
+        """Return the path of the next part, which `recorders/vllm` numbers before the suffixes."""
+        stem, _, suffixes = self._path.name.partition(".")
+        number = re.match(r"part(\d+)(\.|$)", suffixes)
+        suffixes = suffixes[number.end() :] if number else suffixes
+        part = f"{stem}.part{int(number[1]) + 1 if number else 2}"
+        return self._path.with_name(f"{part}.{suffixes}" if suffixes else part)
 
     def _next_path(self) -> Path:
         """Return the path of the next run's file."""

@@ -57,7 +57,10 @@ class Runs:
             if isinstance(own, RunStarted | Keyframe):
                 self._take(replica, of.pop(replica, []))
                 self._end(replica)
-                self._current[replica] = EndedRequests(), self._spans(own, replica)
+                # A keyframe begins the next part of a recording, which has the same time zero.
+                goes_on = isinstance(own, Keyframe) and replica in self._current
+                spans = self._current[replica][1] if goes_on else self._spans(own, replica)
+                self._current[replica] = EndedRequests(), spans
             of.setdefault(replica, []).append(own)
         for replica, own_events in of.items():
             self._take(replica, own_events)

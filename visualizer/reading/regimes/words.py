@@ -164,7 +164,10 @@ def _cause(regime: "Regime", regimes: "Regimes") -> str:
     words = "Too few seats are free"
     match regime.kind:
         case "calm":
-            words = "Few requests wait" if regime.queued else "No request waits"
+            words = "No request waits"
+            if regime.queued:
+                steps = count_of(regime.last - regime.first + 1, "step")
+                words = f"Requests wait in {regime.queued:,} of {steps}"
         case "idle":
             words = f"The engine has no request for {_time(regime.idle, regimes)}"
         case "queue":
