@@ -166,18 +166,6 @@ class Rerun:
         """Whether blocks can be taken away in the middle of a run: a held prefix keeps them."""
         return self.config.prefix_cache != "off"
 
-    def changed(self, **settings: Any) -> EventLog:
-        """Return the log of the whole run with other settings; requests arrive at the same times.
-
-        Raises ConfigError for a wrong setting, or if a request could never be served.
-        """
-        try:
-            engine = self._engine(**settings)
-            engine.most_steps = 3 * len(self.steps) + _SPARE_STEPS
-            return self._played(engine, self._timed_inputs())
-        except RequestError as error:
-            raise ConfigError(f"a request of the log is rejected: {error}") from error
-
     def _timed_inputs(self) -> list[Input]:
         """Return the inputs, each at the time at which `happened` had it."""
         if self.is_exact:

@@ -51,7 +51,7 @@ def why(  # noqa: PLR0917 (typer needs one parameter per option)
     ] = None,
     helped: Annotated[
         bool,
-        _question("--helped", help="The three changes that help most, found by running it again."),
+        _question("--helped", help="The three changes that help most, as advise finds them."),
     ] = False,
 ) -> None:
     """Explain from a log why a request or a whole run was slow.
@@ -105,21 +105,21 @@ def _of_replica(log: "EventLog | ClusterLog", replica: str | None) -> "EventLog 
 
 def _helped(file: str, replica: str | None) -> str:
     """Return what would have helped; on the way, tell each change that has been tried."""
-    from engine.core.log.log import EventLog, LogError
-    from visualizer.seat import ChoiceError, Helped, Seat, helped
+    from engine.core.log.log import EventLog
+    from visualizer.advice import SHORTER, Advised, advising
 
     try:
         log = _of_replica(read_named(file), replica)
         if not isinstance(log, EventLog):
             known = "; ".join(part.name for part in log.parts)
             fail(f"{file} is the log of a cluster: add --replica with one of {known}")
-        for one in helped(Seat(log).rerun):
-            if isinstance(one, Helped):
+        for one in advising(log, [SHORTER]):
+            if isinstance(one, Advised):
                 return str(one)
-            tell(f"tried: {one.words}")
-    except (LogError, ChoiceError) as error:
+            tell(f"tried: {one}")
+    except ValueError as error:
         fail(f"{file}: {error}")
-    raise AssertionError("the last one is a Helped")
+    raise AssertionError("the last one is an Advised")
 
 
 def _answer(

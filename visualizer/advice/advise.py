@@ -16,26 +16,29 @@ How far can a prediction be trusted? Three answers, all measured on this recordi
    prices: where a setting leads to steps that the recording never had, explanations that fit it
    equally well disagree.
 
-Where the first, the second or the drift of the speed is more than LIMIT, no advice is given.
+Where the first, the second or the drift of the speed is more than LIMIT, no advice is given. The log
+of a simulated machine names its prices; if an unchanged replay with them is equal to the log, all
+replays are exact and have none of these errors.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from statistics import fmean
 from typing import Any
 
-from engine.core.config import ConfigError
+from engine.core.config import ConfigError, EngineConfig
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.core.scheduling.admission import RequestError
 from engine.simulation.log_part import LogPart, outer_requests, started_of
 from engine.simulation.measures import Samples, samples
 from engine.simulation.replayable import replayable
+from engine.simulation.rerun import recorded_cost
 from engine.simulation.simulate import simulate
 from engine.simulation.step_times import StepTimes
-from engine.simulation.what_if import changed_config
+from engine.simulation.what_if import changed_config, check_parts
 from engine.simulation.workload import Arrival, Workload
-from visualizer.advice.answer import TOLD, Advice, Advised, Errors, Predicted
+from visualizer.advice.answer import TOLD, Advice, Advised, Errors, Predicted, in_words
 from visualizer.advice.goal import Goal
 from visualizer.advice.moves import HARDWARE, Line, how, lines
 from visualizer.advice.window import STEPS, window_of
@@ -43,6 +46,7 @@ from visualizer.reading.regimes.regimes import regimes_of
 
 LIMIT = 0.3  # the largest error of the goal's measure with which advice is given
 MOST = 3  # advices
+SHORTER = Goal("e2e", "mean")  # the goal of a reader who names none
 REPLAYS = 30
 LEAST_GAIN = 0.02  # a line of values goes on while each is better by so much
 MARGIN = 0.1  # a prediction that meets its goal by so much is preferred
@@ -72,6 +76,7 @@ class Refusal(ValueError):
 class Replays:
     """Replays of a log's arrivals, each kept.
 
+    exact    the prices that the log names, if a replay with them is equal to it; else None
     without  the log's requests whose times do not count: those that arrived before the log began, or
              while the engine was cold, and those that had not ended when it did
     """
@@ -82,15 +87,21 @@ class Replays:
                 "the log does not begin with run_started: its first arrivals are missing"
             )
         self.started, self._on_replay = started, on_replay
+        inputs = replayable(log)
         self.times, self._free = StepTimes(log), StepTimes(log, prior=0.0)
         self.config = changed_config(started, {})
-        self._workload = Workload.from_log(replayable(log), "time")
+        check_parts(started, self.config, {}, {})
+        self._workload = Workload.from_log(inputs, "time")
+        own = recorded_cost(log) if inputs is log else None
+        again = own and samples(simulate(self._workload, self.config, cost=own))
+        self.exact = own if again == samples(log) else None
         for one in self._workload.inputs:
-            if isinstance(one, Arrival):
+            if isinstance(one, Arrival) and self.exact is None:
                 one.way_ms = self.times.arrival_ms
                 one.at_ms += one.way_ms
         arrived = sorted(log.each(v.RequestArrived), key=lambda one: one.t.get("at", 0))
-        cold = {one.request for one in arrived if one.t.get("at", 0) < self.times.cold_until}
+        cold_until = 0 if self.exact else self.times.cold_until
+        cold = {one.request for one in arrived if one.t.get("at", 0) < cold_until}
         before, after = outer_requests(log)
         # If many arrived while the engine was cold, its first steps are what the run is about.
         self.without = before | after | (cold if len(cold) <= len(arrived) / 10 else set())
@@ -113,12 +124,13 @@ class Replays:
 
         is_free  with the prices that fit best, instead of the simple ones
         """
-        key = changes, speed, seed, is_free
+        key = (changes, 1.0, 0, False) if self.exact else (changes, speed, seed, is_free)
         if key not in self._kept:
             try:
                 config = changed_config(self.started, dict(changes))
-                runner = (self._free if is_free else self.times).runner(seed, speed)
-                replay = simulate(self._workload, config, cost=runner)
+                measured = self._free if is_free else self.times
+                machine = self.exact or measured.runner(seed, speed)
+                replay = simulate(self._workload, config, cost=machine)
                 self._kept[key] = samples(replay, without=self._without)
             except (ConfigError, RequestError):
                 self._kept[key] = None
@@ -144,6 +156,26 @@ def advise(
 
     Raises Refusal where times are predicted too badly, ValueError for a log that cannot be replayed.
     """
+    *_, advised = advising(
+        log, goals, settings=settings, replays=replays, steps=steps, on_replay=on_replay
+    )
+    assert isinstance(advised, Advised)
+    return advised
+
+
+def advising(
+    log: EventLog,
+    goals: Sequence[Goal],
+    *,
+    settings: Sequence[str] = (),
+    replays: int = REPLAYS,
+    steps: int = STEPS,
+    on_replay: Callable[[int], object] = lambda _: None,
+) -> Iterator[str | Advised]:
+    """Yield each change of the search in words, after its replay, and then what `advise` returns.
+
+    A reader who has seen enough stops iterating.
+    """
     part, note = window_of(log, goals[0], steps)
     runs = Replays(part, on_replay)
     recorded = samples(part, without=runs.without)
@@ -156,14 +188,16 @@ def advise(
     )
     known: dict[str, Any] = {"recorded": values, "requests": len(recorded.ttft), "note": note}
     if met and all(goal.limit for goal in goals):
-        return Advised(goals=list(goals), met=True, **known)
+        yield Advised(goals=list(goals), met=True, **known)
+        return
     worst = max(goals, key=lambda one: one.ratio(one.value(recorded)))
     errors = _errors(part, runs, recorded, worst)
     searched = _Search(runs, goals, recorded, replays)
     waited = regimes_of(log).waited
-    searched.search(list(lines(part, runs.config, waited, goals)), settings)
+    for changes in searched.search(list(lines(part, runs.config, waited, goals)), settings):
+        yield in_words(dict(changes), _before(changes, runs.config))
     advice = [searched.advice(one, errors) for one in searched.best()]
-    return Advised(
+    yield Advised(
         goals=list(goals),
         met=False,
         advice=sorted(filter(None, advice), key=lambda one: (not one.surely, not one.meets)),
@@ -175,17 +209,19 @@ def advise(
 
 def _errors(log: EventLog, runs: Replays, recorded: Samples, goal: Goal) -> Errors:
     """Return the errors of all measures. Raises Refusal if those of a goal's measure are too large."""
-    was, held = goal.value(recorded), runs.times.held_back()
+    was, held = goal.value(recorded), None if runs.exact else runs.times.held_back()
     assert was is not None
-    if held is None:
+    if runs.exact is None and held is None:
         raise Refusal(
             "No advice: the log has fewer than 20 steps, so the error of its step times is unknown; "
             "record at least a few hundred."
         )
-    scheduled = samples(log, held.steps.predicted_at, without=runs.without)
+    scheduled = recorded
+    if held is not None:
+        scheduled = samples(log, held.steps.predicted_at, without=runs.without)
     predicted = goal.value(scheduled)
     error = predicted / was - 1 if predicted else float("inf")
-    drift = max(held.drift, LEAST_DRIFT)
+    drift = max(held.drift, LEAST_DRIFT) if held else 0.0
     again = [runs.run((), speed) for speed in (1 - drift, 1.0, 1 + drift)]
     found = [one for one in (goal.value(run) for run in again if run) if one is not None]
     if not found:
@@ -211,7 +247,7 @@ def _errors(log: EventLog, runs: Replays, recorded: Samples, goal: Goal) -> Erro
         if all(values):
             first, *others = [value or 0.0 for value in values]
             measures[one.name] = others[0] / first - 1, others[-1] / first - 1
-    return Errors(error, left, drift, measures, held.kinds)
+    return Errors(error, left, drift, measures, held.kinds if held else [])
 
 
 class _Search:
@@ -236,15 +272,15 @@ class _Search:
             for goal in self._goals
         )
 
-    def search(self, found: list[Line], allowed: Sequence[str]) -> None:
-        """Try the lines; if no change is enough, try them again beside the best one."""
+    def search(self, found: list[Line], allowed: Sequence[str]) -> Iterator[Changes]:
+        """Try the lines; if no change is enough, try them again beside the best one. Yield each try."""
         found = [line for line in found if not allowed or line[0] in allowed]
-        self._along(found, ())
+        yield from self._along(found, ())
         best = self.best()
         if best and self._scores[best[0]] > 1 - MARGIN:
-            self._along(found, best[0])
+            yield from self._along(found, best[0])
 
-    def _along(self, found: list[Line], base: Changes) -> None:
+    def _along(self, found: list[Line], base: Changes) -> Iterator[Changes]:
         for name, line in found:
             if any(name == one for one, _ in base):
                 continue
@@ -254,6 +290,8 @@ class _Search:
                     return
                 changes = (*base, (name, value))
                 score = self._ratio(self._runs.run(changes))
+                if changes not in self._scores:
+                    yield changes
                 self._scores[changes] = score
                 if score > last * (1 - LEAST_GAIN):
                     break
@@ -296,7 +334,8 @@ class _Search:
 
     def advice(self, changes: Changes, errors: Errors) -> Advice | None:
         """Return an advice with its ranges; None if its mean is no better than what was recorded."""
-        central = [run for run in (self._runs.run(changes, seed=one) for one in SEEDS) if run]
+        seeds = SEEDS[:1] if self._runs.exact else SEEDS
+        central = [run for run in (self._runs.run(changes, seed=one) for one in seeds) if run]
         speeds, error = (1 - errors.drift, 1 + errors.drift), abs(errors.held_back)
         others = [self._runs.run(changes, one) for one in speeds]
         runs = [*central, *filter(None, [*others, self._runs.run(changes, is_free=True)])]
@@ -319,7 +358,7 @@ class _Search:
         names = [goal.name for goal in self._goals]
         return Advice(
             changes=dict(changes),
-            before={name: getattr(config, name) for name, _ in changes},
+            before=_before(changes, config),
             goals=goals,
             others=[predicted(side) for side in SIDES if side.name not in names],
             steps=(self._recorded.steps, fmean(run.steps for run in central)),
@@ -327,6 +366,10 @@ class _Search:
             how={engine: how(dict(changes), engine, config.block_size) for engine in engines},
             unseen=_unseen(self._recorded, central[0]),
         )
+
+
+def _before(changes: Changes, config: EngineConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name, _ in changes}
 
 
 def _unseen(recorded: Samples, predicted: Samples) -> str:

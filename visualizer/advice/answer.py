@@ -1,6 +1,6 @@
 """What `advise` answers: changes with their predictions, what they cost, and how far to trust them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -42,6 +42,7 @@ class Predicted(msgspec.Struct, frozen=True):
             in_unit(self.measure, one)
             for one in (self.recorded, self.predicted, (self.high - self.low) / 2)
         )
+        error = f" ± {error}" if self.high > self.low else ""
         change = f" ({self.predicted / self.recorded - 1:+.0%})" if self.recorded else ""
         if self.limit is not None:
             change += (
@@ -51,7 +52,7 @@ class Predicted(msgspec.Struct, frozen=True):
                 if self.meets()
                 else ": not enough"
             )
-        return f"{self.measure} {was} -> {now} ± {error}{change}"
+        return f"{self.measure} {was} -> {now}{error}{change}"
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -108,10 +109,13 @@ class Advice(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The changes."""
-        return ", ".join(
-            f"{name}={value_words(value)} instead of {value_words(self.before[name])}"
-            for name, value in self.changes.items()
-        )
+        return in_words(self.changes, self.before)
+
+    @property
+    def line(self) -> str:
+        """The changes with what they do to the first goal, and what gets worse."""
+        costs = f"; costs {', '.join(self.costs)}" if self.costs else ""
+        return f"{self.words}: {self.goals[0]}{costs}"
 
     def lines(self) -> Iterator[str]:
         """Yield the advice as lines of text."""
@@ -129,12 +133,20 @@ class Advice(msgspec.Struct, frozen=True):
             yield self.unseen
 
 
+def in_words(changes: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """Return changed settings in words."""
+    return ", ".join(
+        f"{name}={value_words(value)} instead of {value_words(before[name])}"
+        for name, value in changes.items()
+    )
+
+
 class Errors(msgspec.Struct, frozen=True):
     """How far predictions are off on the recording, relative.
 
     held_back, unexplained, drift  of the goal's measure; see `advise.py`
     measures  of others: the recorded schedule with times from other parts, and the unchanged replay
-    kinds     of steps, held back
+    kinds     of steps, held back; none if the machine is simulated, which makes predictions exact
     """
 
     held_back: float
@@ -144,6 +156,8 @@ class Errors(msgspec.Struct, frozen=True):
     kinds: list[KindError]
 
     def __str__(self) -> str:
+        if not self.kinds:
+            return "The log names the prices of its simulated machine, so predictions are exact."
         told = [f"{name} {held:+.1%}, {off:+.1%}" for name, (held, off) in self.measures.items()]
         return (
             f"On this recording, the recorded schedule with times that were predicted from other parts"
@@ -175,6 +189,14 @@ class Advised(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    @property
+    def summary(self) -> str:
+        """How many replays there were, and what was recorded."""
+        goal, value = self.goals[0], self.recorded[0]
+        was = f"{self.replays} replays of the log. Its {goal.name} is {in_unit(goal.name, value)}."
+        exact = str(self.errors) if self.errors and not self.errors.kinds else ""
+        return " ".join(filter(None, (was, exact, self.note)))
 
     def lines(self) -> Iterator[str]:
         """Yield what was found as lines of text."""

@@ -61,6 +61,8 @@ def lines(
     ]
     found.append((0.01, ("chunked_prefill", [True] * (not config.chunked_prefill))))
     found.append((0.3, ("policy", _policies(log, config))))
+    if config.prefix_cache == "off":
+        found.append((0.5, ("prefix_cache", ["hash" if _engine(log) == "vllm" else "radix"])))
     if config.scheduler != "vllm":
         now = config.schedule_conservativeness
         found.append((memory, ("schedule_conservativeness", [now * 1.5, now * 2, now / 2])))
@@ -75,9 +77,7 @@ def lines(
 
 def _policies(log: EventLog, config: EngineConfig) -> list[str]:
     """The policies that would order this log's requests otherwise."""
-    started = started_of(log)
-    engine = str(started.source.get("engine", "") if started else "").lower()
-    names = next((names for name, names in _POLICIES.items() if name in engine), _OWN_POLICIES)
+    names = _POLICIES.get(_engine(log), _OWN_POLICIES)
     arrived = list(log.each(v.RequestArrived))
     useless = {
         "priority": len({one.priority for one in arrived}) < 2,
@@ -85,6 +85,13 @@ def _policies(log: EventLog, config: EngineConfig) -> list[str]:
         config.policy: True,
     }
     return [name for name in names if not useless.get(name, False)]
+
+
+def _engine(log: EventLog) -> str:
+    """Return "vllm" or "sglang" for a recording of one of them, else ""."""
+    started = started_of(log)
+    engine = str(started.source.get("engine", "") if started else "").lower()
+    return next((name for name in _POLICIES if name in engine), "")
 
 
 def how(changes: Mapping[str, Any], engine: str, block_size: int) -> str:

@@ -9,7 +9,7 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.core.config import ConfigError
 from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
-from visualizer.advice import Goal, advise
+from visualizer.advice import SHORTER, advise
 from visualizer.indexed.known import known_of
 from visualizer.reading.reading import read
 from visualizer.reading.regimes import regimes_of
@@ -22,7 +22,6 @@ from visualizer.report.timeline import timeline
 
 SLOWEST = 10
 REPLAYS = 24
-_SHORTER = Goal("e2e", "mean")
 
 
 def report(log: EventLog | ClusterLog, name: str, *, replays: bool = True) -> list[Block]:
@@ -156,13 +155,13 @@ class _Report:
             return
         yield Heading("What would have helped")
         try:
-            answer = advise(self._log, [_SHORTER], replays=REPLAYS)
+            answer = advise(self._log, [SHORTER], replays=REPLAYS)
         except (LogError, ConfigError, ValueError) as error:
             yield Text(str(error))
             return
-        rows = [["change", "how", _SHORTER.name, "also better", "costs"]]
+        rows = [["change", "how", SHORTER.name, "also better", "costs"]]
         for one in answer.advice:
-            mean = str(one.goals[0]).removeprefix(f"{_SHORTER.name} ")
+            mean = str(one.goals[0]).removeprefix(f"{SHORTER.name} ")
             told = ["; ".join(some) or "-" for some in (one.flags, one.gains, one.costs)]
             rows.append([one.words, told[0], mean, *told[1:]])
         if not answer.advice:

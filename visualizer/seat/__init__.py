@@ -16,24 +16,20 @@ from engine.simulation.choice import (
     Victim,
 )
 from visualizer.seat.decisions import Candidate, Decision
-from visualizer.seat.helped import Change, Helped, helped
 from visualizer.seat.seat import Seat, Taken, take
 
 __all__ = [
     "Budget",
     "Candidate",
-    "Change",
     "Choice",
     "ChoiceError",
     "Decision",
     "Evict",
     "First",
-    "Helped",
     "Later",
     "Seat",
     "Settings",
     "Taken",
     "Victim",
-    "helped",
     "take",
 ]

@@ -20,7 +20,6 @@ from engine.core.log import EventLog
 from engine.simulation.choice import Choice, ChoiceError
 from visualizer.comparing.compared_runs import ComparedRuns
 from visualizer.packed import pack
-from visualizer.seat.helped import Helped, helped, line
 from visualizer.seat.seat import Seat
 
 NAMES = ("the run", "yours")  # in the picture of both
@@ -118,14 +117,13 @@ def _taken(seat: Seat, step: int, choice: Choice) -> dict[str, Any]:
 
 
 def _helped(seat: Seat) -> Iterator[dict[str, Any]]:
+    from visualizer.advice import SHORTER, Advised, advising
+
     number = 0
-    for one in helped(seat.rerun):
-        if isinstance(one, Helped):
-            lines = [
-                {"words": line(change, one.as_it_was), "settings": change.settings}
-                for change in one.best
-            ]
-            yield {"best": lines, "said": str(one).partition("\n")[0], "done": True}
+    for one in advising(seat.log, [SHORTER]):
+        if isinstance(one, Advised):
+            best = [{"words": each.line, "settings": each.changes} for each in one.advice]
+            yield {"best": best, "said": one.summary, "done": True}
         else:
             number += 1
-            yield {"tried": number, "words": one.words, "done": False}
+            yield {"tried": number, "words": one, "done": False}
