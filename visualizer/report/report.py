@@ -17,7 +17,7 @@ from visualizer.reading.summary import percentiles_text, summary
 from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.waterfall.picture import bars
 from visualizer.reading.waterfall.words import headline, helped, in_words
-from visualizer.report.blocks import Block, Heading, Picture, Table, Text
+from visualizer.report.blocks import WIDTHS, Block, Heading, Picture, Table, Text
 from visualizer.report.timeline import timeline
 
 SLOWEST = 10
@@ -71,7 +71,8 @@ class _Report:
         has_picture = self._known.unit == "us" and len(self._regimes) > 0
         if has_picture:
             shows = "The run over time: requests that wait, by cause; seats; KV blocks; preemptions"
-            yield Picture("timeline", shows, timeline(self._regimes, self._known))
+            drawn = [timeline(self._regimes, self._known, width) for width in WIDTHS]
+            yield Picture("timeline", shows, *drawn)
         yield from self._meanwhile()
         yield from self._slowest()
         if replays:
@@ -144,7 +145,8 @@ class _Report:
         yield Heading(
             f"The {len(times)} slowest requests" if len(times) > 1 else "The slowest request"
         )
-        yield Picture("slowest", "Where the time of the slowest requests went", bars(times))
+        drawn = [bars(times, width) for width in WIDTHS]
+        yield Picture("slowest", "Where the time of the slowest requests went", *drawn)
         for one in times:
             advice = helped(one)
             yield Text(f"{headline(one)} {advice}{'.' * bool(advice)}".strip())

@@ -3,6 +3,7 @@
 import html
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from visualizer.indexed.known import Known
@@ -11,7 +12,7 @@ from visualizer.reading.waterfall.causes import CAUSES
 from visualizer.reading.waterfall.picture import COLOURS, svg_key
 from visualizer.reading.waterfall.words import in_words
 
-_WIDTH, _LEFT, _LANE, _GAP, _TOP = 900, 92, 74, 20, 34
+_LEFT, _LANE, _GAP, _TOP = 92, 74, 20, 34
 _PARTS = 400  # of the run's time
 _TICK = 12  # height of the mark of a preemption, which leaves the blocks below it in sight
 _OWN = {"seats": ("#424f7c", "#849eca"), "blocks": ("#0b7a75", "#4fb3a9")}
@@ -25,66 +26,67 @@ class _Part(NamedTuple):
     preempted: list[int]  # the steps
 
 
-def timeline(regimes: Regimes, known: Known) -> str:
+def timeline(regimes: Regimes, known: Known, width: int) -> str:
     """Return the picture of a log with times; its last line names the regimes."""
     steps, settings = regimes.columns.steps, regimes.columns.settings
     ends = [end or 0 for one in known.finished for end in one.end]
     used = [blocks for one in known.plans for blocks in one.used]
     began = ends[0] - steps.busy[0]
-    width = max(1, ends[-1] - began) / _PARTS
+    span = max(1, ends[-1] - began) / _PARTS
     parts = [_Part(defaultdict(float), defaultdict(float), []) for _ in range(_PARTS)]
     for index, (end, busy) in enumerate(zip(ends, steps.busy, strict=True)):
         level = {"seats": steps.seats[index], "blocks": used[index]}
         first = end - began - busy
-        for at in range(int(first / width), min(_PARTS - 1, int((end - began) / width)) + 1):
-            share = (min(end - began, (at + 1) * width) - max(first, at * width)) / width
+        for at in range(int(first / span), min(_PARTS - 1, int((end - began) / span)) + 1):
+            share = (min(end - began, (at + 1) * span) - max(first, at * span)) / span
             for name, count in regimes.columns.amounts(index).items():
                 parts[at].waiting[name] += count * share
             for name, count in level.items():
                 parts[at].level[name] += count * share
         if steps.preempted[index]:
-            at = min(_PARTS - 1, int((end - began) / width))
+            at = min(_PARTS - 1, int((end - began) / span))
             parts[at].preempted.append(steps.number[index])
     causes = [one for one in CAUSES if any(part.waiting[one] for part in parts)]
     highest = max(1, *(sum(part.waiting.values()) for part in parts))
     waiting = [[part.waiting[cause] for part in parts] for cause in causes]
     seats, blocks = ([part.level[name] for part in parts] for name in ("seats", "blocks"))
+    lane = partial(_lane, width)
     lanes = [
-        _lane(0, "waiting", highest, dict(zip(causes, waiting, strict=True))),
-        _lane(1, "seats", settings["max_batch_size"], {"seats": seats}),
-        _lane(2, "blocks", settings["num_blocks"], {"blocks": blocks}),
-        *_preemptions(parts),
-        *_regimes(regimes, dict(zip(steps.number, ends, strict=True)), began, width),
+        lane(0, "waiting", highest, dict(zip(causes, waiting, strict=True))),
+        lane(1, "seats", settings["max_batch_size"], {"seats": seats}),
+        lane(2, "blocks", settings["num_blocks"], {"blocks": blocks}),
+        *_preemptions(parts, width),
+        *_regimes(regimes, dict(zip(steps.number, ends, strict=True)), began, span, width),
     ]
     bottom = _TOP + 3 * (_LANE + _GAP)
     length = in_words(int(ends[-1] - began), "us")
-    key, rows = svg_key(causes, _LEFT, bottom + 22, _WIDTH)
+    key, rows = svg_key(causes, _LEFT, bottom + 22, width)
     axis = (
         f'<text x="{_LEFT}" y="{bottom}">0</text>'
-        f'<text x="{_WIDTH}" y="{bottom}" text-anchor="end">{length}</text>'
+        f'<text x="{width}" y="{bottom}" text-anchor="end">{length}</text>'
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + 12 + 18 * rows}" '
-        f'width="{_WIDTH}" role="img" aria-label="The run over time">{_style(causes)}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 12 + 18 * rows}" '
+        f'width="{width}" role="img" aria-label="The run over time">{_style(causes)}'
         f"{''.join(lanes)}{axis}{key}</svg>"
     )
 
 
-def _x(part: float) -> float:
-    return _LEFT + part * (_WIDTH - _LEFT) / _PARTS
+def _x(part: float, width: int) -> float:
+    return _LEFT + part * (width - _LEFT) / _PARTS
 
 
-def _lane(row: int, name: str, most: float, shown: dict[str, list[float]]) -> str:
+def _lane(width: int, row: int, name: str, most: float, shown: dict[str, list[float]]) -> str:
     """Areas on top of each other, in a lane from 0 to `most`."""
     base = _TOP + row * (_LANE + _GAP) + _LANE
     below, areas = [0.0] * _PARTS, []
     for one, values in shown.items():
         above = [low + value for low, value in zip(below, values, strict=True)]
-        upper = list(_edge(above, most, base))
-        lower = reversed(list(_edge(below, most, base)))
+        upper = list(_edge(above, most, base, width))
+        lower = reversed(list(_edge(below, most, base, width)))
         areas.append(f'<path class="{one}" d="M{"L".join([*upper, *lower])}Z"/>')
         below = above
-    line = f'<path class="line" d="M{_LEFT} {base}H{_WIDTH}M{_LEFT} {base - _LANE}H{_WIDTH}"/>'
+    line = f'<path class="line" d="M{_LEFT} {base}H{width}M{_LEFT} {base - _LANE}H{width}"/>'
     words = (
         f'<text x="0" y="{base - _LANE // 2 + 4}">{name}</text>'
         f'<text x="{_LEFT - 6}" y="{base - _LANE + 10}" text-anchor="end">{most:,.0f}</text>'
@@ -93,31 +95,33 @@ def _lane(row: int, name: str, most: float, shown: dict[str, list[float]]) -> st
     return "".join(areas) + line + words
 
 
-def _edge(values: Sequence[float], most: float, base: int) -> Iterator[str]:
+def _edge(values: Sequence[float], most: float, base: int, width: int) -> Iterator[str]:
     """The points of a line from left to right, two for each part."""
     for at, value in enumerate(values):
         y = base - min(1, value / most) * _LANE
-        yield f"{_x(at):.1f} {y:.1f}"
-        yield f"{_x(at + 1):.1f} {y:.1f}"
+        yield f"{_x(at, width):.1f} {y:.1f}"
+        yield f"{_x(at + 1, width):.1f} {y:.1f}"
 
 
-def _preemptions(parts: Sequence[_Part]) -> Iterator[str]:
+def _preemptions(parts: Sequence[_Part], width: int) -> Iterator[str]:
     top = _TOP + 2 * (_LANE + _GAP)
     for at, part in enumerate(parts):
         if part.preempted:
             tip = f"<title>preempted in step {', '.join(map(str, part.preempted[:9]))}</title>"
-            yield f'<path class="moment" d="M{_x(at + 0.5):.1f} {top}v{_TICK}">{tip}</path>'
+            yield f'<path class="moment" d="M{_x(at + 0.5, width):.1f} {top}v{_TICK}">{tip}</path>'
 
 
-def _regimes(regimes: Regimes, ends: dict[int, float], began: float, width: float) -> Iterator[str]:
-    """A line where each regime begins, and its kind above: of those too close, the costlier one's."""
+def _regimes(
+    regimes: Regimes, ends: dict[int, float], began: float, span: float, width: int
+) -> Iterator[str]:
+    """A line where each regime begins, and its kind above where there is room, the costlier first."""
     bottom, named = _TOP + 3 * (_LANE + _GAP) - _GAP, list[tuple[float, float]]()
     for one in sorted(regimes, key=lambda one: -one.waited_in_all):
         is_first = one is regimes[0]
-        at = _LEFT if is_first else _x((ends[one.first] - began) / width)
+        at = _LEFT if is_first else _x((ends[one.first] - began) / span, width)
         yield f'<path class="regime" d="M{at:.1f} {_TOP - 22}V{bottom}"/>'
         end = at + 7 * len(one.kind) + 8
-        if all(end < other or at > other_end for other, other_end in named):
+        if end <= width and all(end < other or at > last for other, last in named):
             named.append((at, end))
             yield f'<text x="{at + 4:.1f}" y="{_TOP - 12}">{html.escape(one.kind)}</text>'
 

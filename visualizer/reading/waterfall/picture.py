@@ -77,22 +77,31 @@ def picture(times: Sequence["RequestTime"], count: int, words: str) -> str:
     )
 
 
-def bars(times: Sequence["RequestTime"]) -> str:
+def bars(times: Sequence["RequestTime"], width: int = _WIDTH) -> str:
     """Return an SVG that stands alone: the bars of `times` on one scale, and a key below them."""
     used = [cause for cause in CAUSES if any(cause in time.by_cause for time in times)]
-    key, rows = svg_key(used, 0, _PITCH * len(times) + 22, _WIDTH)
-    return _svg(times, 12 + 18 * rows, f"<style>{_style()}</style>{key}", ' class="ug-waterfall"')
+    key, rows = svg_key(used, 0, _PITCH * len(times) + 22, width)
+    more = f"<style>{_style()}</style>{key}"
+    return _svg(times, 12 + 18 * rows, more, ' class="ug-waterfall"', width)
 
 
-def _svg(times: Sequence["RequestTime"], room: int, more: str = "", attributes: str = "") -> str:
+def _svg(
+    times: Sequence["RequestTime"],
+    room: int,
+    more: str = "",
+    attributes: str = "",
+    width: int = _WIDTH,
+) -> str:
     """Draw bars, and leave room for something below."""
     longest = max((len(time.name) for time in times), default=0)
     left = max(_NAME, 7 * min(longest, _LONGEST) + 8)
-    scale = (_WIDTH - left - _END) / max([1, *(time.total for time in times)])
-    rows = "".join(_row(time, index * _PITCH, left, scale) for index, time in enumerate(times))
+    scale = (width - left - _END) / max([1, *(time.total for time in times)])
+    rows = "".join(
+        _row(time, index * _PITCH, left, scale, width) for index, time in enumerate(times)
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg"{attributes} '
-        f'viewBox="0 0 {_WIDTH} {_PITCH * len(times) + room}" width="{_WIDTH}" role="img" '
+        f'viewBox="0 0 {width} {_PITCH * len(times) + room}" width="{width}" role="img" '
         f'aria-label="Where the time of {len(times)} requests went">{more}{_HATCH}{rows}</svg>'
     )
 
@@ -113,7 +122,7 @@ def svg_key(causes: Sequence[str], left: int, y: int, width: int) -> tuple[str, 
     return "".join(said), rows
 
 
-def _row(time: "RequestTime", top: int, left: int, scale: float) -> str:
+def _row(time: "RequestTime", top: int, left: int, scale: float, width: int) -> str:
     base = top + _PITCH - 5
     begin = time.spans[0].start if time.spans else 0
     bars = "".join(
@@ -128,7 +137,7 @@ def _row(time: "RequestTime", top: int, left: int, scale: float) -> str:
         first = f'<circle class="first" cx="{x:.1f}" cy="{base - _BAR - 2}" r="2.5"/>'
     return (
         f'<text x="0" y="{base - 2}">{name}</text>{bars}{first}'
-        f'<text x="{_WIDTH}" y="{base - 2}" text-anchor="end">{total}</text>'
+        f'<text x="{width}" y="{base - 2}" text-anchor="end">{total}</text>'
     )
 
 
