@@ -137,10 +137,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         They include the seed, which is `root`, the request's id, if the caller set none.
         """
         given, changed = msgspec.to_builtins(self, str_keys=True), dict[str, Any]()
+        given["seed"] = root if self.seed is None else self.seed
         for name, value in given.items():
             if value != _DEFAULTS[name]:
                 changed[name] = list(value) if isinstance(value, tuple) else value
-        changed.setdefault("seed", root)
         return changed
 
     def __post_init__(self) -> None:

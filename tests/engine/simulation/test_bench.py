@@ -103,11 +103,11 @@ def test_a_wrong_line_is_named(text: str, facts: list, tmp_path: Path) -> None:
 
 def test_other_formats_are_read(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
-    own = b"at_s,prompt_tokens,output_tokens,tenant\n5,30,4,A\n6,8,0,B\n7,8,2,B\n"
+    own = b"at_s,prompt_tokens,output_tokens,tenant\n5,30,4,A\n6,8,0,B\n6,0,0,B\n7,8,2,B\n"
     path.write_bytes(gzip.compress(own))
     found = read_trace(path)
     assert [one[:3] + one[5:] for one in found.requests] == [(0, 30, 4, "A"), (2000, 8, 2, "B")]
-    assert found.failed == 1
+    assert found.failed == 2
     line = '{"chat_id":7,"timestamp":6.1,"input_length":20,"output_length":3,"hash_ids":[%s]}\n'
     path.write_text(line % "4, 5" + line % "4, 6")
     one, other = (arrival.prompt for arrival in b.arrivals(read_trace(path).workload()))
