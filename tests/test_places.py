@@ -73,9 +73,9 @@ ADDITIONS: dict[str, dict[str, Edit]] = {
             before="    policy: Annotated[\n",
         ),
         "engine/core/scheduling/admission.py": insert(
-            "    if len(tokens) > config.max_prompt:\n"
-            '        raise RequestError("prompt", f"at most {config.max_prompt} tokens are allowed")\n',
-            before="    if not config.chunked_prefill and len(tokens) > config.token_budget:\n",
+            "        if len(tokens) > config.max_prompt:\n"
+            '            raise RequestError("prompt", f"at most {config.max_prompt} tokens")\n',
+            before="        if not config.chunked_prefill and len(tokens) > config.token_budget:\n",
         ),
         "tests/engine/test_max_prompt.py": lambda _: (
             "import pytest\n"
