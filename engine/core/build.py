@@ -97,6 +97,8 @@ def build(
         sglang = extension("sglang_scheduler")
         kind = sglang.OverlapLoop if config.async_scheduling else sglang.NormalLoop
         scheduler_kind = sglang.SGLangScheduler
+    elif getattr(runner, "kv_groups", None):
+        scheduler_kind = extension("kv_groups").GroupedScheduler
     loop = kind(
         config=config,
         runner=runner,
@@ -133,6 +135,9 @@ def _cache(
     pages: WindowPages | None,
     given: dict[str, Any],
 ) -> KVCacheManager:
+    if groups := getattr(given["runner"], "kv_groups", None):
+        grouped: KVCacheManager = extension("kv_groups").grouped_cache(config, groups, pool, emit)
+        return grouped
     if config.prefix_cache == "hash":
         from engine.core.cache.hash_cache import HashCache
 

@@ -379,7 +379,7 @@ class Engine:
                 for plan in scheduler.plans
                 if plan.rows and plan.step != self.step_count
             ],
-            free=self.pool.free,
+            free=list(self.pool.free),
             queue=cache.eviction_queue,
             refs=self.pool.refs,
             requests=[_fields(v.RequestCore, one) for _, one in sorted(self.requests.items())],

@@ -12,6 +12,7 @@ from engine.core.cache.radix_tree import RadixNode
 from engine.core.request import Request
 from engine.core.scheduling.policy import Policy
 from engine.core.scheduling.scheduler import Plan, Scheduler
+from engine.extensions.kv_groups import GroupedScheduler
 from engine.simulation.choice import (
     Budget,
     Choice,
@@ -22,6 +23,12 @@ from engine.simulation.choice import (
     Settings,
     Victim,
 )
+
+
+def choosing(scheduler: Scheduler, at: int, choice: Choice) -> "ChoosingScheduler":
+    """Return a scheduler that follows a choice in step `at`, and otherwise the rules of `scheduler`."""
+    is_grouped = isinstance(scheduler, GroupedScheduler)
+    return (_GroupedChoosing if is_grouped else ChoosingScheduler)(scheduler, at, choice)
 
 
 class ChoosingScheduler(Scheduler):
@@ -149,3 +156,7 @@ class _ChosenVictim(Policy):
                 self._take()
                 return request
         raise ChoiceError(f"request {self._request} does not run, so it cannot be preempted")
+
+
+class _GroupedChoosing(ChoosingScheduler, GroupedScheduler):
+    """The same for several KV cache groups."""

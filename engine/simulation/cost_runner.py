@@ -27,10 +27,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from msgspec import to_builtins
+
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.log.vocabulary import ScheduledRow
 from engine.core.request import TokenScore
 from engine.core.runner import KVFormat, Row, Sampled, TokenMask, attention_groups
+from engine.extensions.kv_groups import KVGroups
 from engine.simulation.simulated_adapters import SimulatedAdapters
 
 US_PER_MS = 1000
@@ -192,9 +195,11 @@ class CostRunner:
     end_token  ends an output after k tokens; it is the last of the k
     window     as if the model had layers with a sliding window of so many tokens. Pages are freed as
                with a real one; a step costs the same
+    kv_groups  as if its layers were in several KV cache groups; None: one
     """
 
     max_context: int | None = None
+    kv_groups: KVGroups | None = None
     expert_loads: Sequence[Sequence[int]] = ()
     batches_in_flight = 1  # see `pipelined_loop.py`
 
@@ -223,7 +228,8 @@ class CostRunner:
         prices = {
             name: price for name, price in asdict(self.cost).items() if price != default[name]
         }
-        return {"name": "cost runner", "parameters": 0} | prices
+        groups = {} if self.kv_groups is None else {"kv_groups": to_builtins(self.kv_groups)}
+        return {"name": "cost runner", "parameters": 0} | prices | groups
 
     def reserve(
         self, num_blocks: int, block_size: int, num_window_pages: int | None = None

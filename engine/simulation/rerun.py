@@ -30,7 +30,7 @@ from engine.core.loop import StepOutput
 from engine.core.scheduling.admission import RequestError
 from engine.extensions.holds import Hold
 from engine.simulation.choice import CUT, Choice, ChoiceError, Settings
-from engine.simulation.choosing_scheduler import ChoosingScheduler
+from engine.simulation.choosing_scheduler import choosing
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.fit import fit
 from engine.simulation.replayable import replayable, replayed_steps
@@ -149,7 +149,7 @@ class Rerun:
             changes = {"max_kv_tokens": self.config.max_kv_tokens + more}
         try:
             engine = self._engine(**changes)
-            scheduler = ChoosingScheduler(engine.scheduler, at, choice)
+            scheduler = choosing(engine.scheduler, at, choice)
             engine.loop.scheduler = engine.scheduler = scheduler
             engine.most_steps = 3 * len(self.steps) + _SPARE_STEPS
             if isinstance(choice, Settings) and choice.blocks < 0 and self._can_hold:

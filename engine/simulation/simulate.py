@@ -15,6 +15,7 @@ from engine.core.output.detokenizer import IncrementalDetokenizer
 from engine.core.output.processor import OutputProcessor
 from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
+from engine.extensions.kv_groups import GroupedCache
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.pipelined_loop import PipelinedLoop
 from engine.simulation.recorded_drafts import RecordedDrafts
@@ -105,6 +106,7 @@ class ReplayEngine(Engine):
     ) -> None:
         described = workload.tokenizer
         tokenizer = _Letters() if described is None else _LogTokenizer(described, workload)
+        runner.kv_groups = workload.kv_groups or runner.kv_groups
         self.answers: dict[int, Answer] = {}
         drafting = None if "drafter" in parts else workload.drafting
         if drafting is not None:
@@ -137,6 +139,8 @@ class ReplayEngine(Engine):
 
     def apply_arrival(self, one: Arrival, submitted_at: int | None) -> Request:
         """Submit a request with its answers. Raises RequestError if it can never be served."""
+        if isinstance(self.cache, GroupedCache):
+            self.cache.check_request(len(one.prompt), one.params)
         self._next_id = one.request or self._next_id
         if one.extra_key and (key := one.extra_key[0]):
             self.adapters.add_as_logged(key)

@@ -223,7 +223,8 @@ def _notes(log: EventLog, pinned: str) -> list[str]:
             notes.append(
                 "The log shows no cached block, so no replay finds a prefix, whatever its cache."
             )
-    if groups := started.source.get("groups"):
+    groups = started.source.get("groups")
+    if groups and "kv_groups" not in started.model:
         notes.append(
             f"The recorded run shared its memory among {len(groups)} KV cache groups; the replays give "
             f"all of it to {groups[0]}. Where memory was short, they wait, preempt and compute too "

@@ -113,7 +113,8 @@ def error_record(error: HeldBack | None) -> dict[str, Any]:
 def simulation_of(started: RunStarted) -> dict[str, Any]:
     """Return the `source` of a replay of another engine's run."""
     engine = started.source.get("engine", "the run").removeprefix(_SIMULATION)
-    return {
+    groups = {name: started.source[name] for name in ("groups",) if name in started.source}
+    return groups | {
         "engine": f"{_SIMULATION}{engine}",
         "recorder": "what_if",
         "facts": simulated_facts(_KNOWN),

@@ -20,6 +20,7 @@ from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.state import ROOT
 from engine.core.sampling_params import SamplingParams
+from engine.extensions.kv_groups import KVGroups
 from engine.extensions.kv_transfer import ADOPTING
 from engine.extensions.prefix_keys import keyed
 from engine.extensions.resumption import Begun
@@ -124,14 +125,17 @@ class Adopt(Input):
 
 @dataclass(slots=True)
 class Workload:
-    """Inputs in order. `tokenizer` describes the tokenizer of the log they come from, if any.
+    """Inputs in order.
 
-    `drafting` says how the drafts of the answers are replayed; None if there are none.
+    tokenizer  describes the tokenizer of the log they come from, if any
+    drafting   how the drafts of the answers are replayed; None if there are none
+    kv_groups  of the model in that log, if there are several
     """
 
     inputs: list[Input]
     tokenizer: dict[str, Any] | None = None
     drafting: Drafting | None = None
+    kv_groups: KVGroups | None = None
 
     @classmethod
     def from_log(cls, log: EventLog, pinned: str = "step") -> "Workload":
@@ -159,7 +163,8 @@ class Workload:
             for one in inputs:
                 one.step = None
             inputs.sort(key=lambda one: one.at_ms)
-        return cls(inputs, started.tokenizer, drafting_of(log))
+        groups = msgspec.convert(started.model.get("kv_groups"), KVGroups | None)
+        return cls(inputs, started.tokenizer, drafting_of(log), groups)
 
     @classmethod
     def generate(

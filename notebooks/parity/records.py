@@ -54,6 +54,9 @@ class Workload(msgspec.Struct, omit_defaults=True):
     runner_seats    vLLM's max_num_seqs, if max_num_active_seqs (`max_batch_size`) is less; 0: equal
     whole_sequence  vLLM's scheduler_reserve_full_isl
     long_prefill    vLLM's long_prefill_token_threshold; 0: off
+    windows         of further KV cache groups, which come before that of full attention, in tokens; 0:
+                    linear layers, with a state for each block
+    retention       vLLM's prefix_cache_retention_interval, for these
     """
 
     name: str
@@ -74,6 +77,8 @@ class Workload(msgspec.Struct, omit_defaults=True):
     long_prefill_adaptive: bool = False
     scheduler: str = "vllm"
     schedule_conservativeness: float = 1.0
+    windows: list[int] = []
+    retention: int | None = None
 
 
 class Row(NamedTuple):

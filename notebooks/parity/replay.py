@@ -5,6 +5,7 @@ from engine.core.engine import Engine
 from engine.core.log.vocabulary import Preempted
 from engine.core.sampling_params import SamplingParams
 from engine.core.scheduling.scheduler import Plan
+from engine.extensions.kv_groups import Group, KVGroups
 from engine.extensions.sglang_policies import SGLANG_POLICIES
 from engine.simulation.cost_runner import CostRunner
 from parity.records import STOP, Arrivals, Row, Step, Workload
@@ -110,6 +111,19 @@ class Player:
         return plan
 
 
+def machine(workload: Workload) -> CostRunner:
+    """Return a machine that says what the invented model says, with its KV cache groups."""
+    outputs = {number: ask.output for number, ask in enumerate(workload.requests, start=1)}
+    runner = CostRunner(1.0, 0.0, outputs=outputs, end_token=STOP)
+    if workload.windows:
+        size = workload.block_size
+        groups = [
+            Group("window" if window else "linear", size, window) for window in workload.windows
+        ]
+        runner.kv_groups = KVGroups([*groups, Group("full", size)], workload.retention)
+    return runner
+
+
 def replay(
     workload: Workload, config: EngineConfig | None = None, like: list[Step] | None = None
 ) -> list[Step]:
@@ -117,8 +131,7 @@ def replay(
 
     It ends at the first step that is decided otherwise than the same step of `like`.
     """
-    outputs = {number: ask.output for number, ask in enumerate(workload.requests, start=1)}
-    runner = CostRunner(1.0, 0.0, outputs=outputs, end_token=STOP)
+    runner = machine(workload)
     like_other = vllm_config if workload.scheduler == "vllm" else sglang_config
     kind = SGLANG_POLICIES.get(workload.policy)
     policy = kind() if kind else None

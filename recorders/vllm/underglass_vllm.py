@@ -159,6 +159,9 @@ class Recorder:
             "others": others_of(config),
             "groups": [_group(group.kv_cache_spec, group.layer_names) for group in groups],
             "main_group": self._main,
+            "retention": getattr(
+                scheduler.kv_cache_config, "prefix_cache_retention_interval", None
+            ),
             "tokens": self._with_tokens,
             "unix_us": time.time_ns() // 1000,
             "part": 1,
@@ -631,8 +634,9 @@ def _is_full(spec: Any) -> bool:
 
 
 def _group(spec: Any, layers: list[str]) -> Line:
-    """Return what a group of the KV cache is: its kind, window, block size and number of layers."""
-    return {
+    """Return what a group of the KV cache is: its kind and mode, window, block size and layers."""
+    mode = getattr(spec, "mamba_cache_mode", None)
+    return ({"mode": mode} if mode else {}) | {
         "kind": type(spec).__name__.removesuffix("Spec"),
         "window": getattr(spec, "sliding_window", None),
         "block_size": spec.block_size,

@@ -8,6 +8,9 @@ import pytest
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.simulation.facts import FACTS
+from engine.simulation.log_part import LogPart
+from engine.simulation.study import study
+from engine.simulation.what_if import what_if
 from tests.facts import assert_names
 from tests.recorders.scenarios import RECORDINGS, translated
 from visualizer import read
@@ -60,23 +63,6 @@ def test_the_gallery_has_the_recordings_as_the_reader_translates_them(name):
     assert gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()) == translated(name)
 
 
-def test_texts_are_those_of_the_tokens():
-    log = read_source(RECORDINGS / "vllm_shared_prefix.jsonl.gz")
-    texts = {request.label: "".join(request.texts) for request in _last_states(log)}
-    assert texts["Ada"].startswith("<|bos|>Once upon a time there was a kind fox")
-    assert texts["Bo"].startswith(texts["Ada"][:300])
-    assert "The fox met Mia." in texts["Bo"]
-
-
-def _last_states(log):
-    """Return each request just before it ends."""
-    state, seen = State(), {}
-    for event in log:
-        state.apply(event)
-        seen |= {id_: request for id_, request in state.requests.items()}
-    return seen.values()
-
-
 def test_a_later_file_of_a_rotated_recording_begins_with_the_state():
     log = read_source(RECORDINGS / "rotated.part2.jsonl.gz")
     assert isinstance(log[0], v.Keyframe)
@@ -110,62 +96,32 @@ def test_a_miss_names_the_kv_cache_group_that_had_less_of_the_prefix():
         assert_names(str(one), one.agree, "full attention", "sliding window of 20", "2 layers")
 
 
-def test_vllm_finds_in_a_window_what_the_engine_finds_with_the_same_blocks_cached():
-    header, *lines = map(json.loads, lines_of("windows.jsonl.gz"))
-    size, found = header["settings"]["block_size"], list[int]()
-    state, hashes, lengths, tables, cached = State(), {}, {}, {}, {}
-    window = {"window": header["groups"][0]["window"], "num_window_pages": 1}
-    state.settings = {"block_size": size} | window
-    for line in lines:
-        if line["type"] == "arrived":
-            hashes[line["request"]], lengths[line["request"]] = line["hashes"], len(line["prompt"])
-        admitted = {op[1]: op[2:] for op in line.get("ops", ()) if op[0] == "admit"}
-        for kind, request, *rest in line.get("ops", ()):
-            gone = set[int]()
-            if kind == "group":
-                group, changes = rest
-                if request in admitted:
-                    has = {(of, hashes[one][index]) for of, one, index in cached.values()}
-                    own = hashes[request][: (lengths[request] - 1) // size]
-                    state.window_pages = {i for i, one in enumerate(own) if (group, one) in has}
-                    found.append(len(state.usable_prefix([[i] for i in range(len(own))])) * size)
-                    assert found[-1] == admitted[request][2][group]
-                tables |= {(request, group, block): index for index, block in changes}
-                reused = len(admitted.get(request, [[]])[0])
-                gone = {block for index, block in changes if index >= reused}
-            elif kind == "keep":
-                cached |= {
-                    one: (rest[0], request, tables[request, rest[0], one]) for one in rest[1]
-                }
-            elif kind == "store":
-                hashes[request] += rest[2]
-            elif kind in ("admit", "grow"):
-                gone = {*rest[kind == "admit"]}
-                admitted.pop(request, None)
-            cached = {one: of for one, of in cached.items() if one not in gone}
-        gained = line.get("gained", {})
-        for request, ids in zip(gained.get("requests", ()), gained.get("ids", ()), strict=True):
-            lengths[request] += len(ids)
-    assert len(found) - found.count(0) > 10 < found.count(0)
+@pytest.mark.parametrize(("name", "preempted"), [("windows", False), ("groups", True)])
+def test_a_replay_shares_memory_among_kv_cache_groups_as_vllm_does(name, preempted):
+    log = read_source(RECORDINGS / f"{name}.jsonl.gz")
+    (theirs, evicted), (ours, also) = map(memory, (log, what_if(log)))
+    assert theirs == ours and evicted == also and bool(log.of(v.Preempted)) == preempted
+    part = LogPart.cut(log, list(log).index(v.StepStarted(30)), len(log))
+    assert len(what_if(part).of(v.RequestFinished)) == len(part.of(v.RequestFinished))
+    told = study(log, {})
+    assert told.reproduced.first is None and "KV cache groups" not in str(told)
+
+
+def memory(log):
+    evicted = [(one.block, one.needed_by) for one in log.of(v.BlockEvicted)]
+    return [(one.request, one.blocks, one.hits) for one in log.of(v.Admitted)], evicted
 
 
 def test_without_token_ids_their_counts_and_their_sharing_are_known():
     log = read_source(RECORDINGS / "async.jsonl.gz")
-    started = log[0]
-    facts = started.source["facts"]
-    assert set(facts) == set(FACTS)
-    assert {fact for fact in FACTS if facts[fact] == "unknown"} == {
-        "token_ids",
-        "texts",
-        "probabilities",
-    }
+    facts = log[0].source["facts"]
+    unknown = {fact for fact in FACTS if facts[fact] == "unknown"}
+    assert unknown == {"token_ids", "texts", "probabilities"}
     rows = read(log).request_rows
     assert any(row.cached_tokens for row in rows)
     assert all(row.prompt_tokens for row in rows)
-    assert {id_ for event in log.of(v.StepFinished) for row in event.tokens for id_ in row.ids} == {
-        -1
-    }
-    assert started.settings["async_scheduling"]
+    tokens = [row for event in log.of(v.StepFinished) for row in event.tokens]
+    assert {id_ for row in tokens for id_ in row.ids} == {-1}
 
 
 DAMAGE = [

@@ -6,7 +6,9 @@ block tables: a block that none of them names counts as free, although a later r
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from visualizer.sources.vllm_lines import Group, Header
 
@@ -16,7 +18,15 @@ _KINDS = {
     "Mamba": "the linear layers",
 }
 
-
+# By kind and mode. Linear layers in the mode "align" also change the chunks of prompts.
+_REPLAYABLE: dict[tuple[str, str], str] = {
+    ("FullAttention", ""): "full",
+    ("MLAAttention", ""): "full",
+    ("SlidingWindow", ""): "window",
+    ("SlidingWindowMLA", ""): "window",
+    ("Mamba", "all"): "linear",
+    ("Mamba", "none"): "linear",
+}
 _T = TypeVar("_T")
 
 
@@ -40,6 +50,24 @@ def group_names(header: Header) -> list[str]:
         details += [f"group {number}"] * (kinds.count(kind) > 1)
         names.append(f"{kind} ({', '.join(details)})" if details else kind)
     return main_first(header, names)
+
+
+def replayable_groups(header: Header) -> dict[str, Any] | None:
+    """Return the groups as a simulated engine has them, or None if it has no such groups.
+
+    These are the values of `KVGroups` in `engine/extensions/kv_groups.py`.
+    """
+    kinds = [_REPLAYABLE.get((one.kind, one.mode)) for one in header.groups]
+    is_cached, size = header.settings.prefix_cache, header.settings.block_size
+    have_one_size = all(one.block_size == size for one in header.groups)
+    # An older recorder did not write what windows keep.
+    if None in kinds or (is_cached and not have_one_size) or header.retention is msgspec.UNSET:
+        return None
+    groups = [
+        {"kind": kind, "block_size": one.block_size, "window": one.window or 0}
+        for kind, one in zip(kinds, header.groups, strict=True)
+    ]
+    return {"groups": groups, "retention": header.retention}
 
 
 def _kind(group: Group) -> str:

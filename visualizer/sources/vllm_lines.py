@@ -110,12 +110,16 @@ class Head(msgspec.Struct, array_like=True):
 
 
 class Group(msgspec.Struct):
-    """A group of layers with block tables of its own, over the memory of all groups."""
+    """A group of layers with block tables of its own, over the memory of all groups.
+
+    mode  of linear layers: which states can be found, see vLLM's `mamba_cache_mode`
+    """
 
     kind: str
     window: Length | None
     block_size: Length
     layers: Count
+    mode: str = ""
 
 
 class Admit(msgspec.Struct, array_like=True, tag="admit"):
@@ -220,6 +224,7 @@ class Header(msgspec.Struct, tag_field="type", tag="underglass_vllm"):
     """The first line of a file. `state` and `pieces` belong to a later file of a rotated recording.
 
     `others` are settings of vLLM that may change decisions and that `EngineConfig` does not have.
+    `retention` is vLLM's `prefix_cache_retention_interval`, which matters if there are several groups.
     """
 
     version: int
@@ -232,6 +237,7 @@ class Header(msgspec.Struct, tag_field="type", tag="underglass_vllm"):
     others: dict[str, bool | int | float | str | None] = {}
     groups: list[Group] = []
     main_group: Annotated[int, Meta(ge=0, lt=100)] = 0
+    retention: Count | msgspec.UnsetType | None = msgspec.UNSET
     state: Saved | None = None
     pieces: dict[TokenId, str | list[Byte]] = {}
 

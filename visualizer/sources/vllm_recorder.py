@@ -30,7 +30,7 @@ from engine.simulation.facts import FACTS, Fact, Knowledge
 from visualizer.sources import vllm_lines as lines
 from visualizer.sources.hash_numbers import HashNumbers
 from visualizer.sources.reader import Reader, SourceError, Translator, foreign_start
-from visualizer.sources.vllm_groups import group_names, main_first, place_of
+from visualizer.sources.vllm_groups import group_names, main_first, place_of, replayable_groups
 from visualizer.sources.vllm_saved import saved_state
 
 _NOT_RECORDED: tuple[Fact, ...] = ("probabilities",)
@@ -179,6 +179,8 @@ class VllmTranslator(Translator):
         )
         if len(header.groups) > 1:
             start.source["groups"] = group_names(header)
+            if groups := replayable_groups(header):
+                start.model["kv_groups"] = groups
         if header.others:
             start.source["others"] = header.others
         return start if header.state is None else self._restore(header.state, start)

@@ -44,12 +44,14 @@ class KVCacheManager(ABC):
     nodes   the nodes of the prefix tree by id; a snapshot names the fields that it reads
     tick    logical time of the latest access; 0 if the cache does not count accesses
     tiers   the memory below it, if there is any; see `engine/extensions/tiers.py`
+    hits    of the latest owner; see `Admitted`
     """
 
     tree: PrefixLookup
     nodes: Mapping[int, Any]
     tick = 0
     tiers: Any = None
+    hits: Sequence[int] = ()
 
     def __init__(
         self,

@@ -196,8 +196,8 @@ class Admitted(Event):
     """A request left the queue for the batch.
 
     `blocks` hold its cached prefix; the path of that prefix ends at `node`. `resumed`: it was preempted
-    before. `key`: the policy's sort key. `hits`, only in a foreign log whose engine has several KV
-    cache groups: the tokens that each group (`source.groups` of the run) had of its prompt by itself.
+    before. `key`: the policy's sort key. `hits`, only with several KV cache groups: the tokens that
+    each group (`source.groups` of the run) had of its prompt by itself.
     """
 
     request: int
@@ -221,7 +221,7 @@ class BlocksAllocated(Event):
 
 
 class GroupTableChanged(Event):
-    """In a foreign log whose engine has several KV cache groups: a request's table of another group.
+    """With several KV cache groups (`engine/extensions/kv_groups.py`): a request's table of another.
 
     `group` counts in `source.groups` of the run, where 0 is the group of `block_table`. `changes` are
     (index, block), and block -1 for none: behind a sliding window, a table has no block. A block that

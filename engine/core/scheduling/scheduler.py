@@ -348,9 +348,8 @@ class Scheduler:
         self.cache.attach(request, match)  # this comes first because it may emit a split
         self.waiting.remove(request)
         self.running.append(request)
-        self._emit(
-            v.Admitted(request.id, request.last_node, list(request.block_table), resumed, key)
-        )
+        blocks, hits = list(request.block_table), list(self.cache.hits)
+        self._emit(v.Admitted(request.id, request.last_node, blocks, resumed, key, hits))
         if self.cache.tiers is not None:
             self.cache.tiers.fetch(request)
         if not resumed and self.on_served is not None:

@@ -157,7 +157,8 @@ class Search:
     def _group(self, hits: list[int]) -> tuple[str, int]:
         """Return the KV cache group that had the least of the prompt, and how much."""
         least = min(hits)
-        return self.state.source["groups"][hits.index(least)], least
+        number = hits.index(least)
+        return self.state.source.get("groups", {number: f"group {number}"})[number], least
 
     def _compared(
         self, request: int, about: int | None, agree: int, end: int
