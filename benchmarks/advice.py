@@ -276,8 +276,9 @@ def table(folder: Path, *names: str) -> None:
     the steps of kinds that both runs have. What is left is not the machine's.
     """
     from engine.simulation.measures import samples
-    from visualizer.advice.advise import SIDES, Replays
+    from visualizer.advice.advise import SIDES
     from visualizer.advice.goal import goals_of, in_unit
+    from visualizer.advice.replays import EngineReplays
     from visualizer.sources import read_source
 
     advice = json.loads((folder / "advice.json").read_text())
@@ -298,7 +299,7 @@ def table(folder: Path, *names: str) -> None:
         goals = [in_unit(goal.name, one) for one in (was, goal.value(again))]
         cells = [f"{name}: {goal}", first["how"]["vllm"], *goals, *(_cell(*one) for one in values)]
         print("|", " | ".join(cells), "|")
-        run = Replays(logs[0], lambda _: None).run(tuple(first["changes"].items()), speed)
+        run = EngineReplays(logs[0], lambda _: None).run(tuple(first["changes"].items()), speed)
         errors = [
             f"{(one.value(run) or 0.0) / (one.value(again) or 1.0) - 1:+.0%}" for one in SIDES
         ]

@@ -3,9 +3,13 @@
 A request comes when the router first had it, with the prompt and the answer of the last replica that
 computed for it. What another replica computed before that is left out: an attempt that failed, or the
 prompt on a prefill replica. A connection (LMTP) has several streams, and each of them is a request.
+
+The way from the router to the first replica takes as long as it did: gateway and replica have to read
+and to write the request, which takes longer while they are busy.
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -23,22 +27,39 @@ from engine.simulation.workload import Answer, Arrival, Workload, answers_of, ar
 class RecordedWorkload:
     """The workload, and what is missing in it.
 
-    cut     requests without an end in the log: they end after the tokens that they had
-    absent  requests of which no replica's log has the prompt; they are left out
+    cut      requests without an end in the log: they end after the tokens that they had
+    absent   requests of which no replica's log has the prompt; they are left out
+    numbers  a request's number in a replay -> its number in the log
     """
 
     workload: Workload
     cut: int
     absent: int
+    numbers: dict[int, int]
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
+    """Where a request arrived."""
+
     part: Part
     arrived: v.RequestArrived
 
+    @property
+    def at(self) -> int:
+        """When the request arrived there, in cluster time."""
+        return int(self.arrived.t.get("at", 0) + self.part.run.offset)
 
-def recorded_workload(log: ClusterLog) -> RecordedWorkload:
-    """Return the requests of a log. Raises ValueError if it has no token ids."""
+    def way_us(self, routed: c.Routed) -> int:
+        """Return how long a request was on its way there, if it was sent there first."""
+        is_sent = routed.replica == self.part.run.replica and routed.reason != "pinned"
+        return max(0, self.at - routed.t.get("at", self.at)) if is_sent else 0
+
+
+def recorded_workload(log: ClusterLog, scheduler_ms: float = 0.0) -> RecordedWorkload:
+    """Return the requests of a log. Raises ValueError if it has no token ids.
+
+    scheduler_ms  how long a request takes from its arrival at a replica to the scheduler
+    """
     parts = log.parts
     if any(has_unknown(part.log) for part in parts):
         raise ValueError(
@@ -49,21 +70,25 @@ def recorded_workload(log: ClusterLog) -> RecordedWorkload:
         id(part.log): {one.request: one.reason for one in part.log.of(v.RequestFinished)}
         for part in parts
     }
-    arrivals, cut, absent = list[Arrival](), 0, 0
-    for routed, places in _requests(log, parts):
+    sent, cut, absent = list[tuple[Arrival, int]](), 0, 0
+    for routed, places in requests_of(log, parts):
         if not places:
             absent += 1
         for place in places if routed.reason == "pinned" else places[-1:]:
             number, part = place.arrived.request, id(place.part.log)
-            at = place.arrived.t.get("at", 0) + place.part.run.offset
-            at = at if routed.reason == "pinned" else routed.t.get("at", at)
+            at = place.at if routed.reason == "pinned" else routed.t.get("at", place.at)
             is_whole = ends[part].get(number) in ("stop", "length")
             cut += not is_whole
-            arrivals.append(_arrival(place.arrived, at, answers[part], is_whole=is_whole))
-    arrivals.sort(key=lambda one: one.at_ms)
+            arrival = _arrival(place.arrived, at, answers[part], is_whole=is_whole)
+            arrival.way_ms = places[0].way_us(routed) / US_PER_MS + scheduler_ms
+            sent.append((arrival, routed.request))
+    sent.sort(key=lambda one: one[0].at_ms)
+    arrivals = [arrival for arrival, _ in sent]
+    firsts = accumulate((one.params.samples for one in arrivals), initial=1)
+    numbers = {first: request for first, (_, request) in zip(firsts, sent, strict=False)}
     drafting = max(map(drafting_of, (part.log for part in parts)), key=_most, default=None)
     workload = Workload(list(arrivals), _tokenizer(parts, arrivals), drafting)
-    return RecordedWorkload(workload, cut, absent)
+    return RecordedWorkload(workload, cut, absent, numbers)
 
 
 def _most(drafting: Drafting | None) -> int:
@@ -82,15 +107,15 @@ def _tokenizer(parts: list[Part], arrivals: list[Arrival]) -> dict[str, Any]:
     return {"name": "recorded tokens", "vocab_size": size, "eos_ids": sorted(ends)}
 
 
-def _requests(log: ClusterLog, parts: list[Part]) -> list[tuple[c.Routed, list[_Place]]]:
+def requests_of(log: ClusterLog, parts: list[Part]) -> list[tuple[c.Routed, list[Place]]]:
     """Return the first decision about each request, and where it arrived at a replica, in order."""
     counter = RunCounter()
     arrived = {
-        (part.run.replica, part.run.number, event.request): _Place(part, event)
+        (part.run.replica, part.run.number, event.request): Place(part, event)
         for part in parts
         for event in part.log.of(v.RequestArrived)
     }
-    first, places = dict[int, c.Routed](), dict[int, list[_Place]]()
+    first, places = dict[int, c.Routed](), dict[int, list[Place]]()
     for event in log:
         counter.take(event)
         match event:

@@ -7,13 +7,14 @@ takes what happens next, on whichever replica, from one queue that is ordered by
     tokens  a step ended: its tokens pass through the gateway
     move    the KV of a prompt has arrived at its decode replica (`roles.py`)
     fault   a replica stops in the middle of its step, the router learns of it, or it joins again
-    input   a request arrives at the gateway, is routed, and arrives at its replica at once
+    input   a request arrives at the gateway, is routed, and is on its way to its replica
     step    a replica takes in what arrived while it was computing, and runs the next step
 
 What happens at the same time happens in this order. As in `simulate`, a step runs as a whole when it
 starts, because nothing can change it any more: its events and its tokens become known later.
 
-Differs from a real cluster: routing takes no time, and the way to a replica neither.
+Differs from a real cluster: routing takes no time. The way to a replica takes the `way_ms` of an
+arrival, which is 0 unless it was recorded.
 """
 
 import copy
@@ -51,7 +52,7 @@ def simulate_cluster(
     workload: Workload,
     config: EngineConfig | None = None,
     *,
-    cost: Cost | CostRunner,
+    cost: Cost | CostRunner | Callable[[int], CostRunner],
     replicas: int = 2,
     router: Router | str = "prefix_events",
     lag_ms: float = 50.0,
@@ -64,7 +65,8 @@ def simulate_cluster(
     """Serve a whole workload with several replicas, and return the log of all of them.
 
     config    the settings of every replica; their ids are "0", "1", ...
-    cost      the prices of a step, or a CostRunner of your own; every replica gets a copy
+    cost      the prices of a step, or a CostRunner of your own, of which every replica gets a copy; or
+              a function that makes the runner of the replica with a number
     router    a name (`engine.cluster.ROUTERS`), or a new Router of your own
     lag_ms    how long an event takes from a replica to the router
     roles     how many replicas prefill, and how many decode, instead of `replicas`
@@ -73,7 +75,8 @@ def simulate_cluster(
     log       where to write, for example a ClusterLog with a window for a long run
     parts     passed on to every `Engine`, as copies: policy, pool, tree, eviction, drafter
 
-    The inputs must come at times, in order. Requests are numbered from 1, one number per sample. Raises
+    The inputs must come at times, in order. Requests are numbered from 1, one number per sample. A
+    prefix that is held or adopted is the first replica's. Raises
     RequestError for a request that these settings could never serve, RouterError for a mistake of a
     router of your own, and NoReplicaError if a request finds no replica alive that decodes.
     """
@@ -89,7 +92,10 @@ def simulate_cluster(
     kept = {fault.replica for fault in faults if not fault.is_new}
 
     def start(number: int) -> _Replica:
-        runner = copy.deepcopy(cost) if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
+        if isinstance(cost, Cost):
+            runner = CostRunner(**asdict(cost))
+        else:
+            runner = copy.deepcopy(cost) if isinstance(cost, CostRunner) else cost(number)
         feed = _Feed(runner.clock, is_kept=str(number) in kept)
         engine = ReplayEngine(runner, config, workload, log=feed, **copy.deepcopy(parts))
         role = "" if roles is None else roles.of(number)
@@ -156,7 +162,7 @@ class _Replica:
     """An engine with its inbox.
 
     inbox     inputs that the engine takes in before its next step: (input, the cluster's number of its
-              request, when it came)
+              request, when it was sent)
     requests  the engine's request id -> the cluster's number, for each sample
     news      batches of events on their way to the gateway, each with the time at which it left
     read      the number of events that reached the gateway
@@ -263,8 +269,8 @@ class _Cluster:
     def _take(self, one: Input, inputs: Iterator[Input]) -> None:
         match one:
             case Arrival():
-                request = self._next_request
-                self._next_request += one.params.samples
+                request = one.request or self._next_request
+                self._next_request = request + one.params.samples
                 self._live[request] = _Live(one)
                 if self._roles is not None and one.params.samples > 1:
                     raise ValueError(
@@ -277,10 +283,8 @@ class _Cluster:
                 self.log.append(Controlled("clear_cache", None, {"at": self._now}))
                 for replica in self._replicas.values():
                     self._send(replica, one)
-            case _:
-                raise ValueError(
-                    f"a cluster cannot play {type(one).__name__}: a held prefix belongs to one replica"
-                )
+            case _:  # what the first replica holds
+                self._send(next(iter(self._replicas.values())), one)
         self._plan_next_input(inputs)
 
     def _route(self, request: int) -> None:
@@ -367,8 +371,18 @@ class _Cluster:
                 self._send(live.replica, Abort(request=sample), request)
 
     def _send(self, replica: _Replica, one: Input, request: int = 0) -> None:
-        if not replica.is_dead:
-            replica.inbox.append((one, request, self._now))
+        live = self._live.get(request)
+        if live is not None and live.arrival.way_ms:
+            at = self._now + round(live.arrival.way_ms * US_PER_MS)
+            self._plan(at, _MOVE, self._reach, replica, one, request, self._now)
+        else:
+            self._reach(replica, one, request, self._now)
+
+    def _reach(self, replica: _Replica, one: Input, request: int, sent: int) -> None:
+        """Put an input into a replica's inbox, unless its request goes to another one by now."""
+        live = self._live.get(request)
+        if not replica.is_dead and (live is None or live.replica is replica):
+            replica.inbox.append((one, request, sent))
             self._wake(replica)
 
     def _wake(self, replica: _Replica) -> None:
@@ -406,9 +420,9 @@ class _Cluster:
             live.first = first = replica.engine.apply_arrival(one, at).id
             replica.requests |= dict.fromkeys(range(first, first + one.params.samples), request)
             self._dispatcher.placed(request, first, self._now)
-        elif isinstance(one, Clear):
+        elif not isinstance(one, Abort):
             replica.engine.apply(one)
-        elif isinstance(one, Abort) and live is not None and live.first is not None:
+        elif live is not None and live.first is not None:
             replica.engine.abort(live.first + one.request)
             self._end_if_over(replica, request)
 

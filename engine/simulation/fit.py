@@ -96,6 +96,7 @@ class Steps:
     """Measured steps: the plan and the work of each, its time in ms until the next, its start in us.
 
     masked  whether a grammar masked a token of the step
+    logs    the number of the log that the step is from
     """
 
     plans: list[StepScheduled] = field(default_factory=list)
@@ -103,6 +104,7 @@ class Steps:
     times: _Floats = field(default_factory=list)
     starts: _Floats = field(default_factory=list)
     masked: list[bool] = field(default_factory=list)
+    logs: list[int] = field(default_factory=list)
 
     def only(self, chosen: Iterable[int]) -> "Steps":
         """Return some of the steps, by index."""
@@ -113,6 +115,7 @@ class Steps:
             [self.times[one] for one in at],
             [self.starts[one] for one in at],
             [self.masked[one] for one in at],
+            [self.logs[one] for one in at],
         )
 
 
@@ -129,7 +132,7 @@ class HeldBack:
     median  of the relative error of a step's duration
     p90     its 90th percentile
     bias    relative error of the time of all steps together
-    clock   [measured times, predicted times] in us at which each step began and ended, for
+    clocks  by log: [measured times, predicted times] in us at which each step began and ended, for
             `predicted_at`
     """
 
@@ -137,11 +140,11 @@ class HeldBack:
     median: float
     p90: float
     bias: float
-    clock: tuple[_Floats, _Floats]
+    clocks: list[tuple[_Floats, _Floats]]
 
-    def predicted_at(self, us: float) -> float:
+    def predicted_at(self, us: float, log: int = 0) -> float:
         """Return when a logged instant would have been if each step had taken its predicted time."""
-        measured, predicted = self.clock
+        measured, predicted = self.clocks[log]
         at = min(max(bisect_right(measured, us), 1), len(measured) - 1)
         begin, end = measured[at - 1 : at + 1]
         share = min(max((us - begin) / (end - begin), 0.0), 1.0) if end > begin else 1.0
@@ -157,8 +160,6 @@ class HeldBack:
 
 def held_back(*logs: EventLog) -> HeldBack | None:
     """Return the error of a log's steps that were held back; None with fewer than 20 steps.
-
-    Of several logs of one machine, all steps count, and `clock` means nothing.
 
     Which steps count as interrupted, and their weights, come from all steps; only the prices do not.
     """
@@ -188,24 +189,24 @@ def held_back(*logs: EventLog) -> HeldBack | None:
         median=median(errors),
         p90=quantile(errors, 0.9),
         bias=sum(predicted) / whole - 1 if (whole := sum(times)) else 0.0,
-        clock=clock_of(steps.starts, times, predicted),
+        clocks=clocks_of(steps, predicted),
     )
 
 
-def clock_of(starts: _Floats, times: _Floats, predicted: _Floats) -> tuple[_Floats, _Floats]:
-    """Return measured and predicted instants in us. Idle time between two steps stays as it was.
+def clocks_of(steps: Steps, predicted: _Floats) -> list[tuple[_Floats, _Floats]]:
+    """Return measured and predicted instants in us, by log. Idle time between steps stays as it was.
 
-    starts            in us
-    times, predicted  the steps' durations in ms
+    predicted  the steps' durations in ms
     """
-    measured, expected = [0.0], [0.0]
-    for start, took, one in zip(starts, times, predicted, strict=True):
+    clocks = [([0.0], [0.0]) for _ in range(max(steps.logs) + 1)]
+    for at, start, took, one in zip(steps.logs, steps.starts, steps.times, predicted, strict=True):
+        measured, expected = clocks[at]
         idle = max(0.0, start - measured[-1])
         measured.append(measured[-1] + idle)
         expected.append(expected[-1] + idle)
         measured.append(max(measured[-1], start + took * US_PER_MS))
         expected.append(expected[-1] + one * US_PER_MS)
-    return measured, expected
+    return clocks
 
 
 def finished_steps(log: EventLog) -> Iterator[tuple[StepScheduled | None, StepFinished]]:
@@ -224,8 +225,9 @@ def finished_steps(log: EventLog) -> Iterator[tuple[StepScheduled | None, StepFi
 def steps_of(*logs: EventLog) -> Steps:
     """Return the measured steps of all logs, one log after the other."""
     steps = Steps()
-    for log in logs:
+    for at, log in enumerate(logs):
         _add_steps(log, steps)
+        steps.logs.extend([at] * (len(steps.work) - len(steps.logs)))
     return steps
 
 

@@ -64,6 +64,22 @@ class Samples:
         return self.output / self.span_s if self.span_s else None
 
 
+def merged(runs: Iterable[Samples]) -> Samples:
+    """Return the samples of several replicas as those of one run."""
+    whole = Samples()
+    for run in runs:
+        for name in ("ttft", "itl", "tpot", "e2e", "queue"):
+            getattr(whole, name).extend(getattr(run, name))
+        for name in ("ended", "output", "preemptions", "steps"):
+            setattr(whole, name, getattr(whole, name) + getattr(run, name))
+        begins = [one for one in (whole.begin_us, run.begin_us) if one is not None]
+        whole.begin_us = min(begins, default=None)
+        whole.end_us = max(whole.end_us, run.end_us)
+        whole.most_rows = max(whole.most_rows, run.most_rows)
+        whole.most_tokens = max(whole.most_tokens, run.most_tokens)
+    return whole
+
+
 def samples(
     log: EventLog,
     at: Callable[[float], float] = float,

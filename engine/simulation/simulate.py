@@ -77,7 +77,7 @@ def play(
         if pending and not engine.has_work():
             first = pending[0]
             if first.step is None:
-                skip_to(at_us(first))
+                skip_to(_due_us(first))
             else:
                 skipped_steps = max(skipped_steps, first.step - engine.step_count - 1)
         while pending and _is_due(pending[0], engine.step_count + 1 + skipped_steps, engine):
@@ -90,8 +90,12 @@ def at_us(one: Input) -> int:
     return round(one.at_ms * US_PER_MS)
 
 
+def _due_us(one: Input) -> int:
+    return at_us(one) + round(one.way_ms * US_PER_MS if isinstance(one, Arrival) else 0)
+
+
 def _is_due(one: Input, next_step: int, engine: Engine) -> bool:
-    return at_us(one) <= engine.clock.now() if one.step is None else one.step <= next_step
+    return _due_us(one) <= engine.clock.now() if one.step is None else one.step <= next_step
 
 
 class ReplayEngine(Engine):
@@ -124,8 +128,7 @@ class ReplayEngine(Engine):
         """Apply an input between two steps. Raises RequestError for a request it can never serve."""
         match one:
             case Arrival():
-                sent = at_us(one) - round(one.way_ms * US_PER_MS)
-                self.apply_arrival(one, sent if one.step is None else None)
+                self.apply_arrival(one, at_us(one) if one.step is None else None)
             case Abort():
                 self.abort(one.request)
             case Clear():

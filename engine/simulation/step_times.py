@@ -40,7 +40,7 @@ doi:10.1145/1498765.1498785). Vidur (arXiv:2405.05438) predicts the mean of each
 import random
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from math import sqrt
@@ -58,7 +58,7 @@ from engine.simulation.fit import (
     LEAST_MS,
     HeldBack,
     Steps,
-    clock_of,
+    clocks_of,
     fitted,
     steps_of,
 )
@@ -134,30 +134,30 @@ class HeldBackTimes:
 
 
 class StepTimes:
-    """The prices and residuals of a log's steps.
+    """The prices and residuals of the steps of a log, or of several of equal machines.
 
     prior       how much a simple explanation is preferred; 0: not at all
-    cold_until  when the cold steps ended, in us; 0 if none was
+    cold_until  by log: when the cold steps ended, in us; 0 if none was
     hidden      how many tokens of a step cost nothing; see above
     """
 
-    def __init__(self, log: EventLog, prior: float = PRIOR) -> None:
-        """Raise ValueError for a log without a finished step."""
-        steps = steps_of(log)
+    def __init__(self, *logs: EventLog, prior: float = PRIOR) -> None:
+        """Raise ValueError for logs without a finished step."""
+        steps = steps_of(*logs)
         self.hidden = _hidden_tokens(steps)
         steps = _beyond(steps, self.hidden)
         found = fitted(steps, prior)
-        cold = _cold(steps.times, _prices(steps, found.cost))
-        self.cold_until = (
-            steps.starts[cold - 1] + steps.times[cold - 1] * US_PER_MS if cold else 0.0
-        )
+        cold = _cold(steps, _prices(steps, found.cost))
+        self.cold_until = [0.0] * len(logs)
+        for one in sorted(cold):
+            self.cold_until[steps.logs[one]] = steps.starts[one] + steps.times[one] * US_PER_MS
         if cold:
-            steps = steps.only(range(cold, len(steps.work)))
+            steps = steps.only(one for one in range(len(steps.work)) if one not in cold)
             found = fitted(steps, prior)
         self._steps, self._kinds = steps, _kinds(steps)
         self.cost = found.cost
         self.residuals = Residuals(self._kinds, _prices(steps, found.cost), steps.times)
-        self.arrival_ms = arrival_delay(log) / US_PER_MS
+        self.arrival_ms = arrival_delay(*logs) / US_PER_MS
 
     def runner(self, seed: int = 0, speed: float = 1.0) -> "MeasuredRunner":
         """Return a machine with these times. `speed`: 1.1 is ten percent faster."""
@@ -191,7 +191,7 @@ class StepTimes:
             median=median(errors),
             p90=quantile(errors, 0.9),
             bias=sum(means) / total - 1,
-            clock=clock_of(steps.starts, steps.times, drawn),
+            clocks=clocks_of(steps, drawn),
         )
         return HeldBackTimes(
             held, _drift(steps.times, means, drawn), _by_kind(kinds, steps.times, drawn)
@@ -243,12 +243,15 @@ def _prices(steps: Steps, cost: Cost) -> list[float]:
     return [max(cost.of(work), LEAST_MS) for work in steps.work]
 
 
-def _cold(times: Sequence[float], prices: Sequence[float]) -> int:
-    """Return how many first steps are cold."""
-    first = zip(times[:COLD_STEPS], prices, strict=False)
-    return max(
-        (at for at, (took, one) in enumerate(first, 1) if took > INTERRUPTED * one), default=0
-    )
+def _cold(steps: Steps, prices: Sequence[float]) -> set[int]:
+    """Return which steps are cold: the first ones of a log, up to the last that took too long."""
+    cold = set[int]()
+    for log in set(steps.logs):
+        begin = steps.logs.index(log)
+        first = range(begin, min(begin + COLD_STEPS, begin + steps.logs.count(log)))
+        late = [one for one in first if steps.times[one] > INTERRUPTED * prices[one]]
+        cold |= {*range(begin, late[-1] + 1)} if late else set()
+    return cold
 
 
 def _drift(times: Sequence[float], means: Sequence[float], drawn: Sequence[float]) -> float:
@@ -277,15 +280,26 @@ def _by_kind(
     return errors
 
 
-def arrival_delay(log: EventLog) -> float:
+def arrival_delay(*logs: EventLog) -> float:
     """Return how long a request takes from its arrival to the scheduler, in us.
 
     A log says when a request arrived (at vLLM's API server, for example) and which step was the first
     that could see it. The delay is at least the time to the start of the step before, which did not
     see it, and at most that to the start of this one. The result lies within most of these bounds.
     """
+    bounds = [bound for log in logs for bound in _arrival_bounds(log)]
+    best, within, delay = 0, 0, 0.0
+    for (at_us, change), (until, _) in pairwise(sorted(bounds, key=lambda one: (one[0], -one[1]))):
+        within += change
+        if within > best:
+            best, delay = within, (at_us + until) / 2
+    return delay
+
+
+def _arrival_bounds(log: EventLog) -> Iterator[tuple[float, int]]:
+    """Yield each request's least delay with 1, and its longest one with -1."""
     starts = {one.step: one.t["start"] for one in log.of(StepFinished) if "start" in one.t}
-    steps, step, bounds = sorted(starts), 0, list[tuple[float, int]]()
+    steps, step = sorted(starts), 0
     for event in log:
         if isinstance(event, StepStarted):
             step = event.step
@@ -293,11 +307,5 @@ def arrival_delay(log: EventLog) -> float:
             at = bisect_right(steps, step)
             if at < len(steps):
                 before = starts[steps[at - 1]] if at else 0.0
-                bounds.append((max(0.0, before - event.t["at"]), 1))
-                bounds.append((max(0.0, starts[steps[at]] - event.t["at"]), -1))
-    best, within, delay = 0, 0, 0.0
-    for (at_us, change), (until, _) in pairwise(sorted(bounds, key=lambda one: (one[0], -one[1]))):
-        within += change
-        if within > best:
-            best, delay = within, (at_us + until) / 2
-    return delay
+                yield max(0.0, before - event.t["at"]), 1
+                yield max(0.0, starts[steps[at]] - event.t["at"]), -1

@@ -65,7 +65,7 @@ class Arrival(Input):
 
     `extra_key` is (adapter, digest of the cache salt); see `engine/extensions/prefix_keys.py`. `begun`
     is the output that another replica had generated. `request` is its id; 0 means the next one.
-    `way_ms` is how long it was on its way when it reached the engine at `at_ms`, which counts as
+    `way_ms` is how long it is on its way after `at_ms` until it reaches the engine, which counts as
     waiting.
     """
 

@@ -6,6 +6,8 @@ import random
 import pytest
 
 from engine import EngineConfig, EventLog, simulate
+from engine.cluster.routed_parts import cluster_samples, routed_parts
+from engine.cluster.simulate_cluster import simulate_cluster
 from engine.core.log import vocabulary as v
 from engine.simulation.cost_runner import CostRunner
 from engine.simulation.measures import samples
@@ -27,34 +29,44 @@ class Machine(CostRunner):
         super().__init__(8, 0.1, per_row_ms=0.1)
         self._rng, self._slows_after_us = random.Random(seed), slows_after_ms * 1000
 
+    def describe(self):
+        return super().describe() | {"name": "real"}
+
     def step_ms(self, rows, *, woken):
         factor = 4 if self.clock.now() > self._slows_after_us else 1
         price = super().step_ms(rows, woken=woken) + any(row.count > 1 for row in rows)
         return factor * self._rng.lognormvariate(0, 0.15) * price
 
 
-def run(seed: int = 0, slows_after_ms: float = float("inf"), **settings) -> EventLog:
-    """A hundred requests, of which each takes 2 ms to the scheduler."""
-    work = Workload.generate(
-        100, arrivals=poisson(20), prompt=uniform(20, 120), output=uniform(10, 30), seed=3
-    )
+def run(
+    seed: int = 0, slows_after_ms: float = float("inf"), replicas: int = 1, **settings
+) -> EventLog:
+    """A hundred requests for each replica, of which each takes 2 ms to the scheduler."""
+    sizes = {"prompt": uniform(20, 120), "output": uniform(10, 30)}
+    count = settings.pop("count", replicas)
+    work = Workload.generate(100 * count, arrivals=poisson(20 * count), seed=3, **sizes)
     for one in work.inputs:
-        one.way_ms, one.at_ms = WAY_MS, one.at_ms + WAY_MS
+        one.way_ms = WAY_MS
     config = EngineConfig.like("vllm", token_budget=256, max_kv_tokens=8192).changed(**settings)
+    if replicas > 1:
+        return simulate_cluster(work, config, cost=lambda n: Machine(seed + n), replicas=replicas)
     return simulate(work, config, cost=Machine(seed, slows_after_ms))
 
 
 @pytest.mark.parametrize(
-    ("settings", "goal", "expected"),
+    ("settings", "goal", "allowed", "expected"),
     [
-        ({"max_batch_size": 3}, "p99 ttft < 300ms", {"max_batch_size"}),
-        ({"token_budget": 18, "max_batch_size": 32}, "p90 queue < 90ms", {"token_budget"}),
+        ({"max_batch_size": 3}, "p99 ttft < 300ms", [], {"max_batch_size"}),
+        ({"token_budget": 18, "max_batch_size": 32}, "p90 queue < 90ms", [], {"token_budget"}),
+        ({"max_batch_size": 3, "replicas": 2}, "p99 ttft < 300ms", [], {"max_batch_size"}),
+        ({"max_batch_size": 3, "count": 1}, "p99 ttft < 80ms", ["replicas"], {"replicas"}),
     ],
 )
-def test_the_bottleneck_is_found_and_the_prediction_holds(settings, goal, expected):
-    best = advise(run(**settings), goals_of(goal), replays=20).advice[0]
+def test_the_bottleneck_is_found_and_the_prediction_holds(settings, goal, allowed, expected):
+    best = advise(run(**settings), goals_of(goal), settings=allowed, replays=20).advice[0]
     assert best.changes.keys() == expected and best.meets
-    again = samples(run(seed=3, **(settings | best.changes)))
+    log = run(seed=3, **(settings | best.changes))
+    again = samples(log) if isinstance(log, EventLog) else cluster_samples(routed_parts(log))
     for one in (*best.goals, *best.others):
         statistic, _, measure = one.measure.rpartition(" ")
         measured = Goal(measure, statistic).value(again)
@@ -76,7 +88,8 @@ def test_no_advice_where_times_cannot_be_predicted():
 
 
 def test_a_change_that_adds_nothing_to_another_is_left_out():
-    found = advise(run(max_batch_size=3), goals_of("p99 ttft < 40ms"), replays=20).advice
+    goals, settings = goals_of("p99 ttft < 40ms"), ["max_batch_size", "policy", "token_budget"]
+    found = advise(run(max_batch_size=3), goals, settings=settings, replays=20).advice
     assert [one.changes.keys() for one in found] == [{"max_batch_size"}]
 
 

@@ -36,27 +36,27 @@ def advise(  # noqa: PLR0917 (typer needs one parameter per option)
 ) -> None:
     """Say which other settings would have met a goal: at most three changes, the best first.
 
-    Each is found by running the recorded arrivals again, and is printed with what it gains,
+    Each is found by running the recorded arrivals again, also with more replicas and, of a cluster's
+    log, with other routers, and is printed with what it gains,
     what it costs, and how far its prediction was off on this very log. Where that is
     more than 30 %, there is no advice, and the exit status is 3.
 
         underglass advise run.jsonl.gz --goal "p99 ttft < 1s" --goal "p99 itl < 80ms"
     """
     from engine.core.config import ConfigError, EngineConfig
-    from engine.core.log.log import EventLog, LogError
+    from engine.core.log.log import LogError
     from visualizer.advice import GoalError, Refusal, goals_of
     from visualizer.advice import advise as advise_of
+    from visualizer.advice.replays import CLUSTER_SETTINGS
 
     names = [one.strip().replace("-", "_") for one in settings.split(",")] if settings else []
     for name in names:
-        if name not in EngineConfig.__struct_fields__:
-            fields = ", ".join(EngineConfig.__struct_fields__)
+        if name not in (known := (*CLUSTER_SETTINGS, *EngineConfig.__struct_fields__)):
+            fields = ", ".join(known)
             fail(f"--settings: {name} is not a setting; the settings are {fields}")
     try:
         goals = [one for text in goal for one in goals_of(text)]
         log = read_named(file)
-        if not isinstance(log, EventLog):
-            fail(f"{file} is the log of a cluster: compare replicas and routers with what-if")
         with _progress(replays) as on_replay:
             answer = advise_of(
                 log, goals, settings=names, replays=replays, steps=steps, on_replay=on_replay

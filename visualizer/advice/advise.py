@@ -21,26 +21,19 @@ of a simulated machine names its prices; if an unchanged replay with them is equ
 replays are exact and have none of these errors.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from statistics import fmean
 from typing import Any
 
-from engine.core.config import ConfigError, EngineConfig
+from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
-from engine.core.scheduling.admission import RequestError
-from engine.simulation.log_part import LogPart, outer_requests, started_of
-from engine.simulation.measures import Samples, samples
-from engine.simulation.replayable import replayable
-from engine.simulation.rerun import recorded_cost
-from engine.simulation.simulate import simulate
-from engine.simulation.step_times import StepTimes
-from engine.simulation.what_if import changed_config, check_parts
-from engine.simulation.workload import Arrival, Workload
+from engine.simulation.measures import Samples
 from visualizer.advice.answer import TOLD, Advice, Advised, Errors, Predicted, in_words
 from visualizer.advice.goal import Goal
 from visualizer.advice.moves import HARDWARE, Line, how, lines
+from visualizer.advice.replays import Changes, ClusterReplays, EngineReplays, Replays
 from visualizer.advice.window import STEPS, window_of
 from visualizer.reading.regimes.regimes import regimes_of
 
@@ -53,7 +46,6 @@ MARGIN = 0.1  # a prediction that meets its goal by so much is preferred
 LEAST_DRIFT = 0.02
 SEEDS = (0, 1, 2)
 
-Changes = tuple[tuple[str, Any], ...]
 # What a change may cost.
 SIDES = (
     Goal("ttft", "p50"),
@@ -73,73 +65,8 @@ class Refusal(ValueError):
     """No advice: one sentence that says which error, how large, and what to record instead."""
 
 
-class Replays:
-    """Replays of a log's arrivals, each kept.
-
-    exact    the prices that the log names, if a replay with them is equal to it; else None
-    without  the log's requests whose times do not count: those that arrived before the log began, or
-             while the engine was cold, and those that had not ended when it did
-    """
-
-    def __init__(self, log: EventLog, on_replay: Callable[[int], object]) -> None:
-        if (started := started_of(log)) is None:
-            raise ValueError(
-                "the log does not begin with run_started: its first arrivals are missing"
-            )
-        self.started, self._on_replay = started, on_replay
-        inputs = replayable(log)
-        self.times, self._free = StepTimes(log), StepTimes(log, prior=0.0)
-        self.config = changed_config(started, {})
-        check_parts(started, self.config, {}, {})
-        self._workload = Workload.from_log(inputs, "time")
-        own = recorded_cost(log) if inputs is log else None
-        again = own and samples(simulate(self._workload, self.config, cost=own))
-        self.exact = own if again == samples(log) else None
-        for one in self._workload.inputs:
-            if isinstance(one, Arrival) and self.exact is None:
-                one.way_ms = self.times.arrival_ms
-                one.at_ms += one.way_ms
-        arrived = sorted(log.each(v.RequestArrived), key=lambda one: one.t.get("at", 0))
-        cold_until = 0 if self.exact else self.times.cold_until
-        cold = {one.request for one in arrived if one.t.get("at", 0) < cold_until}
-        before, after = outer_requests(log)
-        # If many arrived while the engine was cold, its first steps are what the run is about.
-        self.without = before | after | (cold if len(cold) <= len(arrived) / 10 else set())
-        self._without = self.without
-        if not isinstance(log, LogPart):  # its replays number requests in order of arrival
-            firsts = accumulate((one.n for one in arrived), initial=1)
-            numbers = {one.request: at for one, at in zip(arrived, firsts, strict=False)}
-            self._without = {numbers[one] for one in self.without if one in numbers}
-        self._kept: dict[tuple[Changes, float, int, bool], Samples | None] = {}
-
-    @property
-    def number(self) -> int:
-        """How many replays there were."""
-        return len(self._kept)
-
-    def run(
-        self, changes: Changes, speed: float = 1.0, seed: int = 0, *, is_free: bool = False
-    ) -> Samples | None:
-        """Return a replay's measures; None for settings that cannot serve the log's requests.
-
-        is_free  with the prices that fit best, instead of the simple ones
-        """
-        key = (changes, 1.0, 0, False) if self.exact else (changes, speed, seed, is_free)
-        if key not in self._kept:
-            try:
-                config = changed_config(self.started, dict(changes))
-                measured = self._free if is_free else self.times
-                machine = self.exact or measured.runner(seed, speed)
-                replay = simulate(self._workload, config, cost=machine)
-                self._kept[key] = samples(replay, without=self._without)
-            except (ConfigError, RequestError):
-                self._kept[key] = None
-            self._on_replay(len(self._kept))
-        return self._kept[key]
-
-
 def advise(
-    log: EventLog,
+    log: EventLog | ClusterLog,
     goals: Sequence[Goal],
     *,
     settings: Sequence[str] = (),
@@ -151,7 +78,7 @@ def advise(
 
     settings   which may be changed; all by default
     replays    at most so many for the search; each advice takes five more for its range
-    steps      of a longer log, only a window of so many is replayed
+    steps      of a longer log of an engine, only a window of so many is replayed
     on_replay  called after each replay, with their number
 
     Raises Refusal where times are predicted too badly, ValueError for a log that cannot be replayed.
@@ -164,7 +91,7 @@ def advise(
 
 
 def advising(
-    log: EventLog,
+    log: EventLog | ClusterLog,
     goals: Sequence[Goal],
     *,
     settings: Sequence[str] = (),
@@ -176,9 +103,13 @@ def advising(
 
     A reader who has seen enough stops iterating.
     """
-    part, note = window_of(log, goals[0], steps)
-    runs = Replays(part, on_replay)
-    recorded = samples(part, without=runs.without)
+    runs: Replays
+    if isinstance(log, ClusterLog):
+        note, runs = "", ClusterReplays(log, on_replay)
+    else:
+        part, note = window_of(log, goals[0], steps)
+        runs = EngineReplays(part, on_replay)
+    recorded = runs.recorded
     values = [goal.value(recorded) for goal in goals]
     if None in values:
         name = goals[values.index(None)].name
@@ -191,11 +122,13 @@ def advising(
         yield Advised(goals=list(goals), met=True, **known)
         return
     worst = max(goals, key=lambda one: one.ratio(one.value(recorded)))
-    errors = _errors(part, runs, recorded, worst)
-    searched = _Search(runs, goals, recorded, replays)
-    waited = regimes_of(log).waited
-    for changes in searched.search(list(lines(part, runs.config, waited, goals)), settings):
-        yield in_words(dict(changes), _before(changes, runs.config))
+    errors = _errors(runs, worst)
+    searched = _Search(runs, goals, replays)
+    waited = Counter[str]()
+    for one in runs.logs if isinstance(log, ClusterLog) else [log]:
+        waited.update(regimes_of(one).waited)
+    for changes in searched.search(list(lines(runs, waited, goals)), settings):
+        yield in_words(dict(changes), runs.before(changes))
     advice = [searched.advice(one, errors) for one in searched.best()]
     yield Advised(
         goals=list(goals),
@@ -207,18 +140,16 @@ def advising(
     )
 
 
-def _errors(log: EventLog, runs: Replays, recorded: Samples, goal: Goal) -> Errors:
+def _errors(runs: Replays, goal: Goal) -> Errors:
     """Return the errors of all measures. Raises Refusal if those of a goal's measure are too large."""
-    was, held = goal.value(recorded), None if runs.exact else runs.times.held_back()
+    was, held = goal.value(runs.recorded), None if runs.exact else runs.times.held_back()
     assert was is not None
     if runs.exact is None and held is None:
         raise Refusal(
             "No advice: the log has fewer than 20 steps, so the error of its step times is unknown; "
             "record at least a few hundred."
         )
-    scheduled = recorded
-    if held is not None:
-        scheduled = samples(log, held.steps.predicted_at, without=runs.without)
+    scheduled = runs.scheduled(held) if held else runs.recorded
     predicted = goal.value(scheduled)
     error = predicted / was - 1 if predicted else float("inf")
     drift = max(held.drift, LEAST_DRIFT) if held else 0.0
@@ -243,7 +174,7 @@ def _errors(log: EventLog, runs: Replays, recorded: Samples, goal: Goal) -> Erro
             )
     measures: dict[str, tuple[float, float]] = {}
     for one in MEASURED:
-        values = [one.value(run) for run in (recorded, scheduled, runs.run(())) if run]
+        values = [one.value(run) for run in (runs.recorded, scheduled, runs.run(())) if run]
         if all(values):
             first, *others = [value or 0.0 for value in values]
             measures[one.name] = others[0] / first - 1, others[-1] / first - 1
@@ -253,9 +184,9 @@ def _errors(log: EventLog, runs: Replays, recorded: Samples, goal: Goal) -> Erro
 class _Search:
     """The coordinate search."""
 
-    def __init__(self, runs: Replays, goals: Sequence[Goal], recorded: Samples, most: int) -> None:
-        self._runs, self._goals, self._recorded = runs, goals, recorded
-        self._most = most
+    def __init__(self, runs: Replays, goals: Sequence[Goal], most: int) -> None:
+        self._runs, self._goals, self._most = runs, goals, most
+        self._recorded = runs.recorded
         unchanged = runs.run(())
         assert unchanged is not None
         self._base = unchanged
@@ -282,7 +213,7 @@ class _Search:
 
     def _along(self, found: list[Line], base: Changes) -> Iterator[Changes]:
         for name, line in found:
-            if any(name == one for one, _ in base):
+            if any(name == one for one, _ in base) or (name in HARDWARE and self._is_met):
                 continue
             last = self._scores[base]
             for value in line:
@@ -296,6 +227,12 @@ class _Search:
                 if score > last * (1 - LEAST_GAIN):
                     break
                 last = score
+
+    @property
+    def _is_met(self) -> bool:
+        """Whether a change meets the goals by the margin."""
+        limits = any(goal.limit for goal in self._goals)
+        return limits and min(self._scores.values()) <= 1 - MARGIN
 
     def best(self) -> list[Changes]:
         """Return the best change of each set of settings, without sets that add nothing to another."""
@@ -354,11 +291,11 @@ class _Search:
         ]
         if max(now for _, now in ratios) > (1 - LEAST_GAIN) * max(was for was, _ in ratios):
             return None
-        engines = _engines(self._runs.started)
+        engines = ("",) if self._runs.router else _engines(self._runs.started)
         names = [goal.name for goal in self._goals]
         return Advice(
             changes=dict(changes),
-            before=_before(changes, config),
+            before=self._runs.before(changes),
             goals=goals,
             others=[predicted(side) for side in SIDES if side.name not in names],
             steps=(self._recorded.steps, fmean(run.steps for run in central)),
@@ -366,10 +303,6 @@ class _Search:
             how={engine: how(dict(changes), engine, config.block_size) for engine in engines},
             unseen=_unseen(self._recorded, central[0]),
         )
-
-
-def _before(changes: Changes, config: EngineConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name, _ in changes}
 
 
 def _unseen(recorded: Samples, predicted: Samples) -> str:
@@ -382,7 +315,7 @@ def _unseen(recorded: Samples, predicted: Samples) -> str:
     return f"extrapolated: its largest step has {' and '.join(larger)}" if larger else ""
 
 
-def _engines(started: v.RunStarted) -> Sequence[str]:
+def _engines(started: v.RunStarted | v.KeyframeState) -> Sequence[str]:
     """The engines of which a log's reader wants to know the flags."""
     name = str(started.source.get("engine", "")).lower()
     return next(([one] for one in ("vllm", "sglang") if one in name), ("", "vllm", "sglang"))

@@ -101,9 +101,13 @@ class Advice(msgspec.Struct, frozen=True):
         recorded, predicted = self.preemptions
         if predicted > (1 + TOLD) * recorded + 1:
             costs.append(f"{predicted:.0f} preemptions instead of {recorded}")
-        for name in HARDWARE & self.changes.keys():
-            more = self.changes[name] / self.before[name] - 1
-            costs.append(f"{more:.0%} more KV memory, which is hardware")
+        for name in sorted(HARDWARE & self.changes.keys()):
+            more = self.changes[name] / self.before[name]
+            costs.append(
+                f"{more:.3g} times the machines"
+                if name == "replicas"
+                else f"{more - 1:.0%} more KV memory, which is hardware"
+            )
         return costs
 
     @property

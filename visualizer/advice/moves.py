@@ -1,36 +1,40 @@
 """Which settings are worth a try, in which order, and what they are called elsewhere.
 
-Requests say what they waited for. More of that comes first; then what divides a step otherwise. A
-change of memory needs hardware, so it comes last.
+Requests say what they waited for. More of that comes first; then what divides a step otherwise. More
+memory and more replicas need hardware, so they come last.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from engine.cluster import ROUTERS
 from engine.core.config import EngineConfig
 from engine.core.declared import settings_of
 from engine.core.log import vocabulary as v
-from engine.core.log.log import EventLog
-from engine.simulation.log_part import started_of
 from visualizer.advice.goal import Goal
+from visualizer.advice.replays import Replays
 from visualizer.reading.waterfall.causes import FOR_BLOCKS
 
 Line = tuple[str, list[Any]]  # a setting, and values further and further from the one that it has
 
-HARDWARE = {"max_kv_tokens"}
+HARDWARE = {"max_kv_tokens", "replicas"}
+# The settings of a cluster are no fields of EngineConfig. How many engines there are, elsewhere:
+_CLUSTER = {
+    "replicas": {"vllm": "`--data-parallel-size`", "sglang": "`--dp-size`"},
+    "router": dict[str, str](),
+}
 _POLICIES = {"vllm": ("fcfs", "priority"), "sglang": ("fcfs", "lpm")}
 _OWN_POLICIES = ("fcfs", "priority", "sjf", "lpm", "fair")
 _LEAST = 0.02  # of all waiting: a cause of less is not worth a try
 
 
-def lines(
-    log: EventLog, config: EngineConfig, waited: Mapping[str, int], goals: Sequence[Goal]
-) -> Iterator[Line]:
+def lines(runs: Replays, waited: Mapping[str, int], goals: Sequence[Goal]) -> Iterator[Line]:
     """Yield lines of values, the most promising first.
 
     waited  how long requests waited, by cause
     """
+    config = runs.config
     whole = sum(waited.values()) or 1
     share = {cause: time / whole for cause, time in waited.items()}
     seats, budget, limit = (
@@ -60,9 +64,10 @@ def lines(
         (memory * 0.5, ("admission", [other])),
     ]
     found.append((0.01, ("chunked_prefill", [True] * (not config.chunked_prefill))))
-    found.append((0.3, ("policy", _policies(log, config))))
+    found.append((0.3, ("policy", _policies(runs))))
+    found += [(0.3, ("router", [one])) for one in ROUTERS if runs.router not in ("", one)]
     if config.prefix_cache == "off":
-        found.append((0.5, ("prefix_cache", ["hash" if _engine(log) == "vllm" else "radix"])))
+        found.append((0.5, ("prefix_cache", ["hash" if _engine(runs) == "vllm" else "radix"])))
     if config.scheduler != "vllm":
         now = config.schedule_conservativeness
         found.append((memory, ("schedule_conservativeness", [now * 1.5, now * 2, now / 2])))
@@ -73,24 +78,25 @@ def lines(
             yield line
     if memory > _LEAST:
         yield blocks
+    if any(goal.limit for goal in goals):  # else more of them are always better
+        yield "replicas", sorted({runs.replicas + 1, 2 * runs.replicas, 4 * runs.replicas})
 
 
-def _policies(log: EventLog, config: EngineConfig) -> list[str]:
-    """The policies that would order this log's requests otherwise."""
-    names = _POLICIES.get(_engine(log), _OWN_POLICIES)
-    arrived = list(log.each(v.RequestArrived))
+def _policies(runs: Replays) -> list[str]:
+    """The policies that would order these requests otherwise."""
+    names = _POLICIES.get(_engine(runs), _OWN_POLICIES)
+    arrived = [one for log in runs.logs for one in log.each(v.RequestArrived)]
     useless = {
         "priority": len({one.priority for one in arrived}) < 2,
         "fair": len({one.label for one in arrived}) < 2,
-        config.policy: True,
+        runs.config.policy: True,
     }
     return [name for name in names if not useless.get(name, False)]
 
 
-def _engine(log: EventLog) -> str:
+def _engine(runs: Replays) -> str:
     """Return "vllm" or "sglang" for a recording of one of them, else ""."""
-    started = started_of(log)
-    engine = str(started.source.get("engine", "") if started else "").lower()
+    engine = str(runs.started.source.get("engine", "")).lower()
     return next((name for name in _POLICIES if name in engine), "")
 
 
@@ -100,9 +106,9 @@ def how(changes: Mapping[str, Any], engine: str, block_size: int) -> str:
         return " ".join(
             f"--{name.replace('_', '-')} {value_words(value)}" for name, value in changes.items()
         )
-    declared = {one.name: one for one in settings_of(EngineConfig)}
+    flags = _CLUSTER | {one.name: one.extra for one in settings_of(EngineConfig)}
     return " ".join(
-        _flag(declared[name].extra.get(engine), name, value, engine, block_size)
+        _flag(flags[name].get(engine), name, value, engine, block_size)
         for name, value in changes.items()
     )
 

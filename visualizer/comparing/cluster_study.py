@@ -3,12 +3,13 @@
     print(study_cluster(log, [ClusterChange(replicas=3), ClusterChange(router="round_robin")]))
 
 All requests of the log come again at the recorded times, with the same answers, to simulated replicas.
-The prices of a step are fitted to the steps of all replicas. The replay without a change says how far a
-number can be trusted: what it gets wrong, a changed one gets wrong, too. A replica that was gone in the
+Steps take what those of all replicas took, by kind (`step_times.py`), and a request's way from the
+router to the scheduler is the recorded one. The replay without a change says how far a number can be
+trusted: what it gets wrong, a changed one gets wrong, too. A replica that was gone in the
 recorded run is gone in the replays at the same times.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from statistics import fmean, linear_regression
@@ -26,15 +27,18 @@ from engine.cluster.transfer import TransferCosts
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.admission import RequestError
-from engine.simulation.cost_runner import US_PER_MS, Cost, Work
-from engine.simulation.fit import HeldBack, fit, held_back
+from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner, Work
+from engine.simulation.fit import HeldBack
 from engine.simulation.measures import FEWEST_FOR_P99
 from engine.simulation.quantile import quantile
+from engine.simulation.rerun import recorded_cost
+from engine.simulation.step_times import StepTimes
 from engine.simulation.study import in_columns
 from engine.simulation.what_if import changed_config, error_record
 from visualizer.reading.messages import count
 from visualizer.reading.rows.decisions import DecisionRow, decision_rows
 
+Machines = Callable[[int], CostRunner]
 LAG_MS = 5.0  # how long an event takes to the router; to a real gateway, a few milliseconds
 
 
@@ -125,17 +129,17 @@ def study_cluster(log: ClusterLog, changes: Sequence[ClusterChange]) -> ClusterS
     Raises ValueError for a log without token ids, and ConfigError for a router, a setting or roles that
     do not exist, and if a request of the log would be rejected.
     """
-    work, replay = recorded_workload(log), _Replay(log)
-    replayed = replay.run(work, ClusterChange())
-    changed = {str(change): replay.run(work, change) for change in changes}
+    replay = ClusterReplay(log)
+    replayed = replay.run(ClusterChange())
+    changed = {str(change): replay.run(change) for change in changes}
     runs = [_measures(one) for one in (log, replayed, *changed.values())]
     names = dict.fromkeys(name for run in runs for name in run)
     return ClusterStudy(
         recorded=log,
         replayed=replayed,
         changed=changed,
-        error=held_back(*replay.logs),
-        notes=_notes(log, work, has_roles=any(change.roles for change in changes)),
+        error=held.steps if (held := replay.times.held_back()) else None,
+        notes=_notes(log, replay.recorded, has_roles=any(change.roles for change in changes)),
         rows=[
             Row(name, recorded, again, others)
             for name in names
@@ -144,35 +148,51 @@ def study_cluster(log: ClusterLog, changes: Sequence[ClusterChange]) -> ClusterS
     )
 
 
-class _Replay:
-    """What is known of the recorded machines."""
+class ClusterReplay:
+    """What is known of the recorded machines.
+
+    started   the settings of the first replica, which are those of all
+    replicas  how many were present at the same time
+    router    its name
+    roles     how many replicas prefill and how many decode; None: they have no roles
+    times     what steps take
+    recorded  the requests
+    """
 
     def __init__(self, log: ClusterLog) -> None:
+        """Raise ValueError for a log without token ids."""
         self._log = log
         self.logs = [part.log for part in log.parts]
-        self._cost: Cost = fit(*self.logs).cost
         started = self.logs[0][0]
+        self.times = StepTimes(*self.logs)
+        own = recorded_cost(self.logs[0])  # of a simulation
+        self._cost: Cost | Machines = self.times.runner if own is None else own
+        self.recorded = recorded_workload(log, self.times.arrival_ms if own is None else 0.0)
         assert isinstance(started, v.RunStarted | v.Keyframe), "a replica's log begins with one"
-        self._started = started.state if isinstance(started, v.Keyframe) else started
+        self.started = started.state if isinstance(started, v.Keyframe) else started
         joined = {one.replica: one for one in log if isinstance(one, c.ReplicaJoined)}
         roles = [one.role for one in joined.values()]
-        self._replicas = _most_at_once(log)
-        self._roles = (roles.count("prefill"), roles.count("decode")) if any(roles) else None
+        self.replicas = _most_at_once(log)
+        self.router = next(one for one in log if isinstance(one, c.ClusterStarted)).router
+        self.roles = (roles.count("prefill"), roles.count("decode")) if any(roles) else None
 
-    def run(self, work: RecordedWorkload, change: ClusterChange) -> ClusterLog:
-        """Return the log of a replay."""
-        config = changed_config(self._started, dict(change.settings))
-        sizes = change.roles or (self._roles if change.replicas is None else None)
-        replicas = change.replicas or self._replicas
+    def run(self, change: ClusterChange, machines: Machines | None = None) -> ClusterLog:
+        """Return the log of a replay. Raises ConfigError.
+
+        machines  makes the machine of the replica with a number; None: as fast as the recorded ones
+        """
+        config = changed_config(self.started, dict(change.settings))
+        sizes = change.roles or (self.roles if change.replicas is None else None)
+        replicas = change.replicas or self.replicas
         places = {"": range(sum(sizes) if sizes else replicas)}
-        if sizes is not None and sizes == self._roles:
+        if sizes is not None and sizes == self.roles:
             prefill = range(sizes[0])
             places = {"prefill": prefill, "decode": range(sizes[0], sum(sizes))}
         try:
             return simulate_cluster(
-                work.workload,
+                self.recorded.workload,
                 config,
-                cost=self._cost,
+                cost=machines or self._cost,
                 replicas=replicas,
                 router=self._router(change.router),
                 lag_ms=LAG_MS,
@@ -203,11 +223,11 @@ class _Replay:
         """
         moves = [one for one in self._log if isinstance(one, c.Moved) and "us" in one.t]
         blocks, took = [one.blocks for one in moves], [one.t["us"] / US_PER_MS for one in moves]
-        block_ms, fixed_ms = 0.0, fmean(took) if took else (inf if self._roles else 0.0)
+        block_ms, fixed_ms = 0.0, fmean(took) if took else (inf if self.roles else 0.0)
         if len(set(blocks)) > 1:
             block_ms, fixed_ms = linear_regression(blocks, took)
         chunk = Work.of([v.ScheduledRow(0, 0, config.token_budget)])
-        token_ms = self._cost.of(chunk) / config.token_budget
+        token_ms = self.times.cost.of(chunk) / config.token_budget
         return TransferCosts(max(0.0, fixed_ms), max(0.0, block_ms), token_ms)
 
 
@@ -255,9 +275,9 @@ def _found(rows: Sequence[DecisionRow]) -> float | None:
 
 def _notes(log: ClusterLog, work: RecordedWorkload, *, has_roles: bool) -> list[str]:
     notes = [
-        "Recorded: arrivals, prompts, answers and settings. Simulated: all decisions and times; "
-        "routing and the network take no time. A client that waits for an answer before it asks "
-        "again does not come earlier or later in a replay."
+        "Recorded: arrivals, prompts, answers, settings, and how long a request was on its way to its "
+        "replica. Simulated: all decisions and the times of steps. A client that waits for an answer "
+        "before it asks again does not come earlier or later in a replay."
     ]
     if work.absent:
         them = count(work.absent, "request")

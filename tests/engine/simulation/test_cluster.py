@@ -17,7 +17,7 @@ from engine.cluster import events as c
 from engine.cluster import router_named
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.policies import LongestPrefixMatch
-from engine.simulation.workload import Arrival, Hold, Input, poisson, uniform
+from engine.simulation.workload import Arrival, Input, poisson, uniform
 from tests.engine.routing.clusters import COST, Case, cases, check_decision
 from tests.facts import raises_naming
 from visualizer import read
@@ -197,7 +197,6 @@ def test_a_request_with_a_token_is_continued() -> None:
         ([], {"fail": {"5": 1}}, ["fail", "'5'", "0, 1"]),
         ([Arrival(step=3, prompt=[97])], {}, ["3", "pinned"]),
         ([Arrival(at_ms=2, prompt=[97]), Arrival(at_ms=1, prompt=[97])], {}, ["1"]),
-        ([Hold(tokens=[97])], {}, ["Hold"]),
     ],
 )
 def test_an_argument_or_an_input_that_a_cluster_cannot_play_is_named(
