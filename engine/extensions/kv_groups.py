@@ -29,8 +29,8 @@ Source: vLLM's `HybridKVCacheCoordinator` (`vllm/v1/core/kv_cache_coordinator.py
 attention, sliding windows and linear layers (`single_type_kv_cache_manager.py`), and `block_pool.py`.
 
 Differs from vLLM as `hash_cache.py` does. With a prefix cache, blocks of all groups have the same size.
-There are no linear layers in vLLM's mode `align`, no drafts and no samples that fork, and only a
-simulated machine has groups: the engine's own models keep windows in `window_pages.py`.
+There are no linear layers in vLLM's mode `align` and no samples that fork, and only a simulated machine
+has groups: the engine's own models keep windows in `window_pages.py`.
 """
 
 from collections import OrderedDict
@@ -158,11 +158,13 @@ class GroupMatch(NamedTuple):
 class GroupedCache(HashCache):
     """A prefix cache of several groups. What `HashCache` has is that of the first full attention.
 
-    others  the other groups, by their place among all of them
-    tables  by request: the tables of the others
+    others     the other groups, by their place among all of them
+    tables     by request: the tables of the others
+    lookahead  slots that each request gets behind its tokens, for a draft model
     """
 
     pool: GroupPool
+    lookahead = 0
 
     def __init__(
         self, config: EngineConfig, groups: KVGroups, emit: Callable[[v.Event], None]
@@ -271,7 +273,7 @@ class GroupedCache(HashCache):
         """Count the blocks that each group lacks for the first `end` tokens."""
         tables = self._tables(request)
         return [
-            max(group.blocks_for(end) - len(table), 0)
+            max(group.blocks_for(end + self.lookahead) - len(table), 0)
             for group, table in zip(self.groups, tables, strict=True)
         ]
 
@@ -513,13 +515,10 @@ class GroupedScheduler(Scheduler):
 
     cache: GroupedCache
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        if self.speculation is not None:
-            raise ConfigError("drafter must be None with several KV cache groups")
-
     def schedule(self) -> Plan:
-        """See `Scheduler`."""
+        """See `Scheduler`. Raises ConfigError for drafts that are scheduled otherwise than vLLM's."""
+        if self.speculation is not None:
+            raise ConfigError("drafter must be that of the log with several KV cache groups")
         self.cache.step_starts()
         return super().schedule()
 

@@ -24,6 +24,7 @@ from engine.core.engine import Engine
 from engine.core.request import Request
 from engine.core.scheduling.scheduler import Plan, Scheduler
 from engine.core.speculation.drafter import Drafter
+from engine.extensions.kv_groups import GroupedCache, GroupedScheduler
 from engine.simulation.recorded_drafts import Drafting
 
 _NO_TOKEN = -1  # a padded draft, which is never accepted
@@ -31,7 +32,9 @@ _NO_TOKEN = -1  # a padded draft, which is never accepted
 
 def follow_vllm(engine: Engine, drafter: Drafter, drafting: Drafting) -> None:
     """Let an engine schedule a drafter's drafts as vLLM does."""
-    scheduler = _VllmDrafts(engine.scheduler, drafter, drafting)
+    is_grouped = isinstance(engine.scheduler, GroupedScheduler)
+    kind = _GroupedVllmDrafts if is_grouped else _VllmDrafts
+    scheduler = kind(engine.scheduler, drafter, drafting)
     engine.loop.scheduler = engine.scheduler = scheduler
     _keep_blocks(engine, drafting.lookahead)
 
@@ -49,6 +52,8 @@ def _keep_blocks(engine: Engine, lookahead: int) -> None:
         """Keep all blocks; those of accepted drafts are cached with the request's next row."""
 
     methods: dict[str, Any] = {"blocks_needed": blocks_needed, "trim": nothing}
+    if isinstance(cache, GroupedCache):
+        methods = {"lookahead": lookahead, "trim": nothing}
     if engine.config.prefix_cache == "hash":  # else only this makes blocks findable
         methods["cache_computed"] = nothing
     vars(cache).update(methods)
@@ -130,10 +135,14 @@ class _VllmDrafts(Scheduler):
         if (obstacle := super()._memory_obstacle(plan, request, match)) is not None:
             return obstacle
         count = min(missing, plan.budget, plan.longest) + self._padded * self._pads
-        need = -(-(cached + count + self._lookahead) // size) - len(match.blocks)
+        need = self._blocks_for(cached + count + self._lookahead, len(match.blocks))
         have = self.cache.num_available_blocks_beside(match)
         have -= self._watermark_blocks * bool(self.running)
         return ("no_free_blocks", need, have) if need > have else None
+
+    def _blocks_for(self, tokens: int, cached: int) -> int:
+        """Return the blocks of so many tokens without the `cached` ones."""
+        return self.config.blocks_for(tokens) - cached
 
     def _add_row(
         self, plan: Plan, request: Request, count: int, copies: Sequence[tuple[int, int]]
@@ -144,6 +153,13 @@ class _VllmDrafts(Scheduler):
             _append(plan, [_NO_TOKEN] * self._padded)
             self.cache.allocate_slots(request, plan.rows[-1].count, self._padded)
         plan.budget = max(0, plan.budget)
+
+
+class _GroupedVllmDrafts(_VllmDrafts, GroupedScheduler):
+    """The same for several KV cache groups."""
+
+    def _blocks_for(self, tokens: int, cached: int) -> int:
+        return self.cache.blocks_to_admit(cached, tokens, tokens)
 
 
 def _append(plan: Plan, drafts: list[int]) -> None:
