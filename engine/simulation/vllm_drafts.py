@@ -135,14 +135,15 @@ class _VllmDrafts(Scheduler):
         if (obstacle := super()._memory_obstacle(plan, request, match)) is not None:
             return obstacle
         count = min(missing, plan.budget, plan.longest) + self._padded * self._pads
-        need = self._blocks_for(cached + count + self._lookahead, len(match.blocks))
-        have = self.cache.num_available_blocks_beside(match)
+        need, have = self._count_blocks(match, cached + count + self._lookahead)
         have -= self._watermark_blocks * bool(self.running)
         return ("no_free_blocks", need, have) if need > have else None
 
-    def _blocks_for(self, tokens: int, cached: int) -> int:
-        """Return the blocks of so many tokens without the `cached` ones."""
-        return self.config.blocks_for(tokens) - cached
+    def _count_blocks(self, match: PrefixMatch, tokens: int) -> tuple[int, int]:
+        """Return the blocks that a request of so many tokens needs beside a match, and has."""
+        cached = sum(map(self.cache.is_evictable, match.blocks))
+        need = self.config.blocks_for(tokens) - len(match.blocks)
+        return need, self.cache.num_available_blocks - cached
 
     def _add_row(
         self, plan: Plan, request: Request, count: int, copies: Sequence[tuple[int, int]]
@@ -158,8 +159,9 @@ class _VllmDrafts(Scheduler):
 class _GroupedVllmDrafts(_VllmDrafts, GroupedScheduler):
     """The same for several KV cache groups."""
 
-    def _blocks_for(self, tokens: int, cached: int) -> int:
-        return self.cache.blocks_to_admit(cached, tokens, tokens)
+    def _count_blocks(self, match: PrefixMatch, tokens: int) -> tuple[int, int]:
+        need = self.cache.blocks_to_admit(len(match.blocks), tokens, tokens)
+        return need, self.cache.num_available_blocks_beside(match)
 
 
 def _append(plan: Plan, drafts: list[int]) -> None:
