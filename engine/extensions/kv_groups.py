@@ -145,14 +145,13 @@ class GroupMatch(NamedTuple):
 
     node, blocks  of full attention, see `HashMatch`
     tables        of the other groups, with NO_BLOCK in front of what they need
-    hits          the tokens that each group has by itself, that of the log first; the others of what
-                  full attention has
+    longest       the number of blocks that full attention has
     """
 
     node: HashNode
     blocks: list[int]
     tables: list[list[int]]
-    hits: list[int]
+    longest: int
 
 
 class GroupedCache(HashCache):
@@ -195,19 +194,11 @@ class GroupedCache(HashCache):
         """Return the longest prefix that all groups have, at most `limit` blocks. Changes nothing."""
         found = super().match(tokens, limit)
         keys = self._keys(found.node, 0)
-        end = before = len(keys)
-        hits = [end] * (1 + len(self.others))
-        is_first = True
-        while is_first or end < before:
+        before, end = -1, len(keys)
+        while end != before:
             before = end
             for group, members in self._alike:
                 end = self._longest(group, members, keys, end)
-            if is_first:
-                for group, members in self._alike:
-                    alone = self._longest(group, members, keys, len(keys))
-                    for at in members:
-                        hits[1 + at] = alone
-            is_first = False
         tables = []
         for at, number in enumerate(self.others):
             first = min(self.groups[number].first_needed(end * self.block_size), end)
@@ -217,7 +208,7 @@ class GroupedCache(HashCache):
         while node.depth > end:
             assert node.parent is not None
             node = node.parent
-        return GroupMatch(node, found.blocks[:end], tables, [one * self.block_size for one in hits])
+        return GroupMatch(node, found.blocks[:end], tables, len(keys))
 
     def _longest(self, group: Group, members: list[int], keys: list[bytes], end: int) -> int:
         """Return how many of the first `end` blocks groups with equal needs can use."""
@@ -239,8 +230,7 @@ class GroupedCache(HashCache):
         for one in reversed(path):
             assert one.parent is not None
             above = self._prefixes.get(one.parent.id, b"")
-            content = repr((above, one.extra_key, one.tokens)).encode()
-            self._prefixes[one.id] = blake2b(content, digest_size=16).digest()
+            self._prefixes[one.id] = _hash(above, one.extra_key, one.tokens)
         node = path[0] if path else node
         keys = list[bytes]()
         while node.parent is not None and node.depth > depth:
@@ -298,8 +288,8 @@ class GroupedCache(HashCache):
     def attach(self, owner: BlockOwner, match: Any) -> None:
         """Give an owner the blocks of its match in all groups. The caller emits the event."""
         if isinstance(owner, Request):
-            self.hits = match.hits
-            self._junction[owner.id] = match.hits[0] if match.hits[0] > len(match.blocks) else 0
+            self.hits = self._hits(owner, match.longest)
+            self._junction[owner.id] = match.longest if match.longest > len(match.blocks) else 0
             self.tables[owner.id] = [[] for _ in self.others]
             for at, table in enumerate(match.tables):
                 self.tables[owner.id][at] = list(table)
@@ -310,6 +300,22 @@ class GroupedCache(HashCache):
         for block in match.blocks:
             self.pool.queue.pop(block, None)
         super().attach(owner, HashMatch(match.node, match.blocks))
+
+    def _hits(self, request: Request, longest: int) -> list[int]:
+        """Return how many tokens of a request each group has by itself, that of the log first."""
+        if not self.enabled or request.params.prompt_logprobs is not None:
+            return []
+        size, above, keys = self.block_size, b"", list[bytes]()
+        for start in range(0, (len(request.tokens) - 1) // size * size, size):
+            extra_key = () if start else getattr(request.tokens, "extra_key", ())
+            above = _hash(above, extra_key, tuple(request.tokens[start : start + size]))
+            keys.append(above)
+        hits = [longest] * (1 + len(self.others))
+        for group, members in self._alike:
+            alone = self._longest(group, members, keys, len(keys))
+            for at in members:
+                hits[1 + at] = alone
+        return [one * size for one in hits]
 
     def _changed(self, request: int, at: int, changes: list[tuple[int, int]]) -> None:
         if changes:
@@ -472,7 +478,7 @@ class GroupedCache(HashCache):
         interval = self._retention // size
         if interval and (needed >= interval or index % interval >= interval - needed):
             return True
-        ends = [(request.prompt_length - 1) // size, self._junction[request.id] // size]
+        ends = [(request.prompt_length - 1) // size, self._junction[request.id]]
         return any(end - needed <= index < end for end in ends)
 
     def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
@@ -508,6 +514,11 @@ class GroupedCache(HashCache):
         assert not any(block in self._node_of for block in held), "a block has two groups"
         for block, key in self._key_of.items():
             assert block in self._found[key]
+
+
+def _hash(above: bytes, extra_key: tuple[str, ...], tokens: tuple[int, ...]) -> bytes:
+    """Return the hash of a prefix, given that of the prefix without its last block."""
+    return blake2b(repr((above, extra_key, tokens)).encode(), digest_size=16).digest()
 
 
 class GroupedScheduler(Scheduler):

@@ -157,7 +157,19 @@ class _VllmDrafts(Scheduler):
 
 
 class _GroupedVllmDrafts(_VllmDrafts, GroupedScheduler):
-    """The same for several KV cache groups."""
+    """The same for several KV cache groups, each of which gets the blocks of a row at once."""
+
+    cache: GroupedCache
+
+    def _admit(self, request: Request, match: PrefixMatch) -> None:
+        super()._admit(request, match)
+        self.cache.lookahead = self._lookahead + self._padded * self._pads
+
+    def _add_row(
+        self, plan: Plan, request: Request, count: int, copies: Sequence[tuple[int, int]]
+    ) -> None:
+        self.cache.lookahead = self._lookahead
+        super()._add_row(plan, request, count, copies)
 
     def _count_blocks(self, match: PrefixMatch, tokens: int) -> tuple[int, int]:
         need = self.cache.blocks_to_admit(len(match.blocks), tokens, tokens)
