@@ -337,14 +337,16 @@ class GroupedCache(HashCache):
         for block in blocks:
             self._forget(block)
         self._evict(sum(block in self._node_of for block in blocks), request.id, "room")
-        for number, wanted in enumerate(new):
+        for number, wanted in enumerate(new if blocks else ()):
             some, blocks = blocks[:wanted], blocks[wanted:]
+            if not some:
+                continue
             for block in some:
                 self.pool.take(block)
-            if number == self._main and some:
+            if number == self._main:
                 request.block_table += some
                 self._emit(v.BlocksAllocated(request.id, some))
-            elif some:
+            else:
                 at = self.others.index(number)
                 table = self.tables[request.id][at]
                 changes = list(enumerate(some, len(table)))
@@ -361,6 +363,8 @@ class GroupedCache(HashCache):
             first = end
             while first and table[first - 1] != NO_BLOCK:
                 first -= 1
+            if first == end:
+                continue
             blocks = table[first:end]
             table[first:end] = [NO_BLOCK] * len(blocks)
             self.pool.release(blocks)
@@ -454,6 +458,8 @@ class GroupedCache(HashCache):
             return
         first = self.nodes[request.last_node].depth
         super().cache_scheduled(request, end)
+        if self.nodes[request.last_node].depth == first:
+            return
         keys = self._keys(self.nodes[request.last_node], first)
         for at, number in enumerate(self.others):
             group = self.groups[number]
