@@ -12,6 +12,7 @@ from tests.facts import assert_names
 from tests.visualizer.clusters import COST, config, faults, speakers, three_replicas
 from visualizer import read
 from visualizer.comparing.cluster_study import ClusterChange, study_cluster
+from visualizer.indexed.part import replayed_cluster
 from visualizer.reading.summary import summary
 
 
@@ -73,6 +74,20 @@ def test_why_tells_the_whole_way_of_each_request(log):
                 assert read(part).why(row.its_request, step) in asked.why(number, step)
         lost = any(isinstance(e, c.RequestLost) and e.request == number for e in log)
         assert ("its client got an error" in told) == lost
+
+
+def test_of_a_long_log_the_end_is_replayed_and_its_first_requests_are_not_measured(monkeypatch):
+    log = three_replicas()
+    monkeypatch.setattr("visualizer.indexed.part.MOST_OF_CLUSTER", len(log) // 2)
+    cut, lead = replayed_cluster(log, log)
+    study = study_cluster(cut, [], lead=lead)
+    routed = {event.request for event in [*log][-(len(log) // 2) :] if isinstance(event, c.Routed)}
+    assert 0 < lead < len(routed)
+    requests = study.rows[0]
+    assert requests.recorded == requests.replayed == len(routed) - lead
+    assert_names(study.notes[-1], "empty caches", lead)
+    monkeypatch.undo()
+    assert replayed_cluster(log, log) == (log, 0)
 
 
 def test_what_if_replays_all_requests_that_reached_a_replica(log):

@@ -11,6 +11,10 @@ from underglass.commands.options import KINDS, Text, Theme, check_theme, export_
 from underglass.commands.read_log import named_scenario, read_named
 
 if TYPE_CHECKING:
+    from engine.cluster.cluster_log import ClusterLog
+    from engine.core.log.log import EventLog
+    from visualizer.comparing.compared_clusters import ComparedClusters
+    from visualizer.comparing.compared_runs import ComparedRuns
     from visualizer.packed import PackedLog
     from visualizer.reading.tour import Tour
 
@@ -36,7 +40,10 @@ def tell_me(  # noqa: PLR0917 (typer needs one parameter per option)
     check_theme(theme)
     if len(files) > 2:
         fail(f"FILE must be given once or twice, got {len(files)} files")
-    packed, tour, title = _told(files, text=text)
+    logs = [read_named(name, text=text, whole=True) for name in files]
+    names = [Path(name).name.removesuffix(".gz").removesuffix(".jsonl") for name in files]
+    compared = _compared(logs, names) if len(logs) == 2 else None
+    tour = visualizer.read(logs[0]).tour if compared is None else compared.tour
     exports = [path for path in (html, gif, pdf) if path is not None]
     if not exports:
         typer.echo(tour)
@@ -52,6 +59,11 @@ def tell_me(  # noqa: PLR0917 (typer needs one parameter per option)
     try:
         with tempfile.TemporaryDirectory() as folder:
             page = html or Path(folder) / "tour.html"
+            if compared is None:
+                packed = _packed(files[0], logs[0], tour, text=text)
+            else:
+                packed = compared.packed()
+            title = f"Underglass: {' and '.join(names)}"
             write_page(packed, page, theme=theme, title=title, telling=True)
             for path in exports:
                 if path is not html:
@@ -63,21 +75,21 @@ def tell_me(  # noqa: PLR0917 (typer needs one parameter per option)
         fail(str(error))
 
 
-def _told(files: list[str], *, text: bool) -> "tuple[PackedLog, Tour, str]":
-    """Return what a page needs of a log or of two, the tour, and the page's title."""
+def _packed(name: str, log: "EventLog | ClusterLog", tour: "Tour", *, text: bool) -> "PackedLog":
+    """Return what a page needs of a log and of its tour."""
     from visualizer.packed import packed_log
 
-    logs = [read_named(name, text=text, whole=True) for name in files]
-    names = [Path(name).name.removesuffix(".gz").removesuffix(".jsonl") for name in files]
-    if len(logs) == 1:
-        tour = visualizer.read(logs[0]).tour
-        packed = packed_log(files[0] if text and named_scenario(files[0]) else logs[0], text=text)
-        packed.options["run"] |= {"tour": tour.as_dict()["scenes"], "more": False}
-        return packed, tour, f"Underglass: {names[0]}"
+    packed = packed_log(name if text and named_scenario(name) else log, text=text)
+    packed.options["run"] |= {"tour": tour.as_dict()["scenes"], "more": False}
+    return packed
+
+
+def _compared(
+    logs: "list[EventLog | ClusterLog]", names: list[str]
+) -> "ComparedRuns | ComparedClusters":
     from visualizer.comparing.compared_runs import compare_logs
 
     try:
-        compared = compare_logs(logs[0], logs[1], (names[0], names[1]))
+        return compare_logs(logs[0], logs[1], (names[0], names[1]))
     except TypeError as error:
         fail(str(error))
-    return compared.packed(), compared.tour, f"Underglass: {names[0]} and {names[1]}"

@@ -7,7 +7,7 @@ import json
 import re
 import tempfile
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from itertools import product
@@ -22,6 +22,7 @@ from underglass.commands.read_log import read_named
 
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
+    from engine.cluster.events import AnyClusterEvent
     from engine.simulation.study import Study
     from visualizer.comparing.cluster_study import ClusterStudy
 
@@ -146,6 +147,18 @@ def _bar() -> Iterator[Callable[[int], None]]:
         yield told
 
 
+def _shown(log: "ClusterLog") -> "Iterable[AnyClusterEvent]":
+    """Return the events of a log; on a terminal, a bar shows how many have been read."""
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        return log
+    bar: Iterable[AnyClusterEvent] = tqdm(
+        log, "reading", len(log), delay=1, leave=False, disable=None, unit=" events"
+    )
+    return bar
+
+
 def _of_cluster(
     log: "ClusterLog",
     settings: dict[str, list[Any]],
@@ -157,6 +170,7 @@ def _of_cluster(
     from engine.core.config import ConfigError
     from engine.simulation.study import MAX_RUNS
     from visualizer.comparing.cluster_study import ClusterChange, study_cluster
+    from visualizer.indexed.part import replayed_cluster
 
     if replicas and roles:
         fail("--replicas and --roles both say how many replicas there are: omit one of them")
@@ -181,7 +195,8 @@ def _of_cluster(
         raise ConfigError(
             f"a sweep has 1 to {MAX_RUNS} runs, and these changes give {len(changes)}"
         )
-    return study_cluster(log, changes)
+    part, lead = replayed_cluster(log, _shown(log))
+    return study_cluster(part, changes, lead=lead)
 
 
 def parsed_settings(settings: list[str]) -> dict[str, list[Any]]:

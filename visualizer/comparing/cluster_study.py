@@ -123,8 +123,12 @@ class ClusterStudy:
         return "\n".join([*in_columns(self.table()), "", *self.statements()])
 
 
-def study_cluster(log: ClusterLog, changes: Sequence[ClusterChange]) -> ClusterStudy:
+def study_cluster(
+    log: ClusterLog, changes: Sequence[ClusterChange], *, lead: int = 0
+) -> ClusterStudy:
     """Replay the requests of a cluster's log unchanged, and with each change.
+
+    lead  how many of the first requests are in no measure, because replays begin with empty caches
 
     Raises ValueError for a log without token ids, and ConfigError for a router, a setting or roles that
     do not exist, and if a request of the log would be rejected.
@@ -132,14 +136,17 @@ def study_cluster(log: ClusterLog, changes: Sequence[ClusterChange]) -> ClusterS
     replay = ClusterReplay(log)
     replayed = replay.run(ClusterChange())
     changed = {str(change): replay.run(change) for change in changes}
-    runs = [_measures(one) for one in (log, replayed, *changed.values())]
+    runs = [_measures(one, lead) for one in (log, replayed, *changed.values())]
     names = dict.fromkeys(name for run in runs for name in run)
     return ClusterStudy(
         recorded=log,
         replayed=replayed,
         changed=changed,
         error=held.steps if (held := replay.times.held_back()) else None,
-        notes=_notes(log, replay.recorded, has_roles=any(change.roles for change in changes)),
+        notes=[
+            *_notes(log, replay.recorded, has_roles=any(change.roles for change in changes)),
+            *[_about_lead(lead)] * (lead > 0),
+        ],
         rows=[
             Row(name, recorded, again, others)
             for name in names
@@ -243,9 +250,11 @@ def _most_at_once(log: ClusterLog) -> int:
     return most
 
 
-def _measures(log: ClusterLog) -> dict[str, float | None]:
-    """Return the measures of a run by name."""
+def _measures(log: ClusterLog, lead: int) -> dict[str, float | None]:
+    """Return the measures of a run by name, without its first requests."""
     rows = decision_rows(log)
+    led = set([*dict.fromkeys(row.request for row in rows)][:lead])
+    rows = [row for row in rows if row.request not in led]
     firsts: dict[int, float] = {}
     for row in rows:
         if row.ttft_ms is not None:
@@ -299,6 +308,13 @@ def _notes(log: ClusterLog, work: RecordedWorkload, *, has_roles: bool) -> list[
             "its first failure until it was back, and its requests go on at others."
         )
     return notes
+
+
+def _about_lead(lead: int) -> str:
+    return (
+        f"This is the end of a long log. Replays begin with empty caches, which its first "
+        f"{count(lead, 'request')} fill: they are in no number."
+    )
 
 
 def _line(row: Row) -> list[str]:

@@ -1,13 +1,17 @@
 """The part of a long log that is replayed: the steps that are asked for, or else the last ones."""
 
 from bisect import bisect_left
+from collections.abc import Iterable
 
+from engine.cluster.cluster_log import ClusterLog, ClusterState
+from engine.cluster.events import AnyClusterEvent, Routed
 from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
 from engine.simulation.log_part import LogPart
 from visualizer.indexed.indexed_log import IndexedLog
 
 MOST = 30_000  # events of a log that are replayed at once; a replay takes some seconds then
+MOST_OF_CLUSTER = 45_000  # a third of them comes before the requests that are measured
 
 
 def replayed_part(log: EventLog, first: int | None = None, last: int | None = None) -> EventLog:
@@ -25,6 +29,29 @@ def replayed_part(log: EventLog, first: int | None = None, last: int | None = No
             f"the log has no steps from {first or 1} to {'its end' if last is None else last}"
         )
     return LogPart.cut(log, begin, end)
+
+
+def replayed_cluster(log: ClusterLog, events: Iterable[AnyClusterEvent]) -> tuple[ClusterLog, int]:
+    """Return as many of the last events of a cluster's log as are replayed at once, and their lead.
+
+    The lead is the number of requests that only fill the caches: a replay begins with empty ones. A log
+    that is not longer is returned as it is. `events` are those of the log, which are read once.
+    """
+    begin = len(log) - MOST_OF_CLUSTER
+    if begin <= 0:
+        return log, 0
+    state, part, leading = ClusterState(), ClusterLog(), set[int]()
+    for at, event in enumerate(events):
+        if at < begin:
+            state.add(event)
+            continue
+        if at == begin:
+            for one in state.head():
+                part.append(one)
+        if isinstance(event, Routed) and at < begin + MOST_OF_CLUSTER // 3:
+            leading.add(event.request)
+        part.append(event)
+    return part, len(leading)
 
 
 def begin_of(log: EventLog, step: int) -> int:
