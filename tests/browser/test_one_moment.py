@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from engine.core.log import EventLog
 from tests.browser.board import BoardOnPage
-from tests.browser.live import open_live, send
+from tests.browser.live import open_live
 from tests.server.harness import http, start
 from tests.visualizer.storytellers import crowd
 from visualizer import to_html
@@ -95,19 +95,6 @@ async (root, turns) => {
     seen[key].push(root.dataset.following);
   }
   return seen;
-}
-"""
-
-# The same for one's own request on a phone, whose tokens the lane and the count both tell.
-_READ_OWN = r"""
-(me) => {
-  const numbers = (selector) => me.querySelector(selector).textContent.match(/\d+/g).map(Number);
-  return {
-    steps: [Number(me.dataset.step), numbers(".at")[0]],
-    end: numbers(".ends")[1], // of the lane: the step, or the step in which the request ended
-    ended: /limit|finished/.test(me.querySelector(".own-sentence").textContent),
-    blocks: [numbers("dl div:nth-child(2) dd")[0], me.querySelectorAll(".own-blocks b").length],
-  };
 }
 """
 
@@ -211,24 +198,3 @@ def test_every_read_of_a_live_page_is_of_one_step_and_no_key_is_lost(new_page, b
         assert len(set(seen["steps"].values())) == 1, seen["steps"]
     following = board.root.evaluate(_FOLLOWING_AFTER_KEYS, turns)
     assert following == {",": ["false"] * (turns // 2), "n": ["true"] * (turns // 2)}
-
-
-def test_every_read_of_ones_own_request_is_of_one_step(new_page, busy):
-    page = new_page(width=390, height=844)
-    open_live(page, busy)
-    send(page, "Once upon a time there was", name="Vera", tokens="900")
-    me = page.locator("#me")
-    expect(me).to_be_visible()
-    seen = set()
-    for number in range(10 * READS):
-        own = me.evaluate(_READ_OWN)
-        assert len(set(own["steps"])) == 1, own
-        [step] = set(own["steps"])
-        assert own["end"] <= step if own["ended"] else own["end"] == step, own
-        # A finished request has given its blocks back, and the list says where they went.
-        assert own["blocks"][0] in (0, own["blocks"][1]) or own["blocks"][1] == 8, own
-        seen.add(own["steps"][0])
-        page.evaluate("() => new Promise(requestAnimationFrame)")
-        if len(seen) > 4 and number > READS:
-            break
-    assert len(seen) > 4
