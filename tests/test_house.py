@@ -118,7 +118,7 @@ def test_a_short_request_runs_through_few_files() -> None:
     called = [tuple(one) for one in printed(PATH)]
     assert [file for file, *_ in called if "extensions" in file] == []  # what is off adds nothing
     assert len({file for file, *_ in called}) <= 23
-    assert len(called) <= 96
+    assert len(called) <= 93
 
 
 def test_the_reading_order_states_true_sizes() -> None:

@@ -117,6 +117,10 @@ class KVCacheManager(ABC):
 
     # Counting
 
+    def num_available_blocks_beside(self, match: PrefixMatch) -> int:
+        """Count the blocks that a request can allocate once it has attached `match`."""
+        return self.num_available_blocks - sum(map(self.is_evictable, match.blocks))
+
     def is_evictable(self, cached_block: int) -> bool:
         """Return whether only the prefix cache holds this block."""
         return self.pool.refs[cached_block] == 1

@@ -326,8 +326,7 @@ class Scheduler:
         whole = self.config.admission == "whole"
         end = cached + (missing if whole else min(missing, plan.budget, plan.longest))
         need = -(-end // self.config.block_size) - len(match.blocks)
-        # What is left once the request has attached its match.
-        have = self.cache.num_available_blocks - sum(map(self.cache.is_evictable, match.blocks))
+        have = self.cache.num_available_blocks_beside(match)
         if self.running:
             have -= self._watermark_blocks
         if need > have:
