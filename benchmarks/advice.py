@@ -17,10 +17,11 @@ what is in it, as it does on a GPU. vLLM's engine has one core, its API side and
 The recording begins after the warm-up. While a load runs, vLLM and its client have the highest
 priority (as root), so that what else starts on the machine does not lengthen steps.
 
-With `--steady` behind each command, each step of the model lasts as long as it would on a GPU of
-constant speed (`steady_machine.py`): a tiny model computes something, and the step goes on when its
-time has passed. Scheduler, engine, API side and client are the real ones. The machine need not be
-quiet, and loads can run side by side. Loads are stretched to 50 s, and prompts are four times as long.
+With `--steady` behind each command, each step of the model lasts as long as it would on an A10 of
+constant speed, with `--steady=A100` on an A100 (`steady_machine.py`): a tiny model computes something,
+and the step goes on when its time has passed. Scheduler, engine, API side and client are the real
+ones. The machine need not be quiet, and six loads can run side by side: their threads are real-time
+threads. Loads are stretched to 50 s, and prompts are four times as long.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ from typing import Any
 
 SECONDS = 20
 VOCABULARY = range(5, 2048)
-STEADY = "--steady" in sys.argv
+STEADY = next((word for word in sys.argv if word.startswith("--steady")), "")
 # The steady machine's decodes take longer, and its prompts less: the loads are stretched to fit it.
 STRETCH, LONGER = (2.5, 4) if STEADY else (1.0, 1)
 MODEL = {
@@ -57,6 +58,7 @@ ENVIRONMENT = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
+    "STEADY_GPU": STEADY.partition("=")[2] or "A10",
 }
 
 
@@ -141,7 +143,7 @@ def start(tag: str, folder: Path, *names: str) -> None:
         (folder / f"{tag}-{name}.go").unlink(missing_ok=True)
         with (folder / f"{tag}-{name}.log").open("w") as log:
             command = [sys.executable, "-m", "benchmarks.advice", "serve", tag, str(folder), name]
-            command += ["--steady"] * STEADY
+            command += [STEADY] * bool(STEADY)
             subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         _wait_for(folder / f"{tag}-{name}.log", "ready")
 
@@ -180,6 +182,7 @@ class _Client:
     async def serve(self, load: Load, flags: dict[str, Any], path: Path) -> None:
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
+        from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
         self._engine = AsyncLLM.from_engine_args(
             AsyncEngineArgs(
@@ -192,6 +195,8 @@ class _Client:
                 block_size=32,
                 scheduler_cls=f"benchmarks.advice_scheduler.{'Steady' if STEADY else 'Late'}"
                 "RecordingScheduler",
+                # The other executor's processes wait for each other in a busy loop.
+                distributed_executor_backend=UniProcExecutor if STEADY else "mp",
                 **flags,
             )
         )
@@ -199,11 +204,11 @@ class _Client:
         print("\nready", flush=True)
         while not path.with_suffix(".go").exists():
             await asyncio.sleep(0.3)
-        with suppress(OSError):  # the scheduler of Linux weighs sessions, and this is one
-            Path("/proc/self/autogroup").write_text("-19")
+        _run_first()
         await self._engine.reset_prefix_cache()  # the recording begins
         begin = time.monotonic()
         await self._send(load.asks, load.name)
+        _run_first(on=False)  # what it does at its end is not to disturb other loads
         print(f"\ndone after {time.monotonic() - begin:.1f} s", flush=True)
         self._engine.shutdown()
 
@@ -225,6 +230,22 @@ class _Client:
         prompt = {"prompt_token_ids": ids}
         async for _ in self._engine.generate(prompt, params, name, priority=ask.priority):
             pass
+
+
+def _run_first(*, on: bool = True) -> None:
+    """Give the processes of this load the highest priority, if that is allowed, or take it from them.
+
+    Held steps leave most of the time to others, so their threads may even be real-time threads.
+    """
+    import psutil
+
+    own, policy = psutil.Process(), os.SCHED_RR if on and STEADY else os.SCHED_OTHER
+    with suppress(OSError):
+        # The scheduler of Linux weighs sessions, and this is one.
+        Path("/proc/self/autogroup").write_text("-19" if on else "0")
+        for process in [own, *own.children(recursive=True)]:
+            for thread in process.threads():
+                os.sched_setscheduler(thread.id, policy, os.sched_param(policy != os.SCHED_OTHER))
 
 
 def advise(folder: Path, *names: str) -> None:
@@ -273,7 +294,8 @@ def table(folder: Path, *names: str) -> None:
     """Print what was recorded, predicted and measured of each load, and the errors at equal speed.
 
     At equal speed: the advice replayed on a machine that is as fast as the second run's was, judged by
-    the steps of kinds that both runs have. What is left is not the machine's.
+    the steps of kinds that both runs have. What is left is not the machine's. Of a steady machine, how
+    well it held its steps.
     """
     from engine.simulation.measures import samples
     from visualizer.advice.advise import SIDES
@@ -286,7 +308,7 @@ def table(folder: Path, *names: str) -> None:
     print("| load, goal | advice | recorded | measured |", " | ".join(heads), "|")
     print("|---|---|--:|--:|", "--:|" * len(heads), sep="")
     equal = list[str]()
-    for name in names or advice:
+    for name in names or filter(advice.__contains__, LOADS):
         first, [goal] = advice[name]["advice"][0], goals_of(LOADS[name].goal)
         logs = [read_source(folder / f"{tag}-{name}.jsonl.gz") for tag in ("old", "new")]
         again, speed = samples(logs[1]), _speed(*logs)
@@ -299,14 +321,33 @@ def table(folder: Path, *names: str) -> None:
         goals = [in_unit(goal.name, one) for one in (was, goal.value(again))]
         cells = [f"{name}: {goal}", first["how"]["vllm"], *goals, *(_cell(*one) for one in values)]
         print("|", " | ".join(cells), "|")
+        if STEADY:
+            continue
         run = EngineReplays(logs[0], lambda _: None).run(tuple(first["changes"].items()), speed)
         errors = [
             f"{(one.value(run) or 0.0) / (one.value(again) or 1.0) - 1:+.0%}" for one in SIDES
         ]
         steps = f"{run.steps / again.steps - 1:+.0%}"
         equal.append(f"| {name} | {speed - 1:+.0%} | {' | '.join(errors)} | {steps} |")
+    if STEADY:
+        print(f"\n{_held(folder)}")
+        return
     print("\n| at equal speed | speed |", " | ".join(heads[:-1]), "|")
     print("|---|--:|", "--:|" * len(heads[:-1]), *(f"\n{line}" for line in equal), sep="")
+
+
+def _held(folder: Path) -> str:
+    """Say how well steps were held."""
+    from engine.simulation.quantile import quantile
+
+    lines = [line for path in folder.glob("*.held") for line in path.read_text().splitlines()]
+    steps = [tuple(map(int, line.split())) for line in lines]
+    late = [took - lasts for lasts, took, _ in steps]
+    shares = ", ".join(f"p{100 * at:g} {quantile(late, at):,.0f}" for at in (0.5, 0.99, 0.999))
+    return (
+        f"{len(steps):,} steps ended later than they should by {shares} and at most {max(late):,} us; "
+        f"the CPU computed for longer in {sum(took > lasts for lasts, _, took in steps)} of them."
+    )
 
 
 def _cell(predicted: float, measured: float, name: str) -> str:
@@ -338,7 +379,7 @@ def _speed(*logs: Any) -> float:
 
 
 if __name__ == "__main__":
-    _command, *_words = [word for word in sys.argv[1:] if word != "--steady"]
+    _command, *_words = [word for word in sys.argv[1:] if word != STEADY]
     if _command in ("advise", "table"):
         {"advise": advise, "table": table}[_command](Path(_words[0]), *_words[1:])
     else:

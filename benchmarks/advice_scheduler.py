@@ -39,7 +39,7 @@ class SteadyRecordingScheduler(LateRecordingScheduler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         path = Path(os.environ["UNDERGLASS_RECORD"] + ".held")
-        self._machine = SteadyMachine(crc32(path.name.encode()))
+        self._machine = SteadyMachine(os.environ["STEADY_GPU"], crc32(path.name.encode()))
         self._held = path.open("w", buffering=1)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:

@@ -19,6 +19,8 @@ On a GPU, a few tokens more cost nothing indeed: while a layer's weights are rea
 so many tokens is hidden, and a price per token counts only beyond them. How many are hidden is the
 `HIDDEN` with which prices fit best, and 0 where that makes no difference, as on a CPU. Without it, a
 recording with whole prompts in its steps said that 256 tokens take half as long again as they do.
+If tokens have hardly a price in any recorded step, the recording does not know how many are hidden:
+at least those of its largest step, and `ROOM` times as many are assumed.
 
 A kind is a form (decode, prefill or mixed; with drafts or a grammar) and a band of tokens, 1, 2 to
 3, 4 to 7 and so on. A kind with few steps borrows: a draw comes from the kind itself with
@@ -73,6 +75,8 @@ PRIOR = 0.3  # see `fitted`
 LEAST_SHARE = 0.5  # of its price: no step is faster
 HIDDEN = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # tokens
 LEAST_BETTER = 0.02  # residuals have to shrink by so much for hidden tokens
+ROOM = 1.6  # predicts the mean of steps with 2 to 4 times the tokens, if 1 to 4 is equally likely
+FLAT = 0.1  # tokens have hardly a price if they make up less of it
 
 
 def kind_of(rows: Sequence[Row] | Sequence[ScheduledRow], *, masked: bool) -> Kind:
@@ -80,7 +84,7 @@ def kind_of(rows: Sequence[Row] | Sequence[ScheduledRow], *, masked: bool) -> Ki
     decodes = sum(row.count - len(row.drafts) == 1 for row in rows)
     form = "decode" if decodes == len(rows) else "mixed" if decodes else "prefill"
     form += " with drafts" * any(row.drafts for row in rows) + " with a grammar" * masked
-    return form, sum(row.count for row in rows).bit_length()
+    return form, _tokens(rows).bit_length()
 
 
 class Residuals:
@@ -139,6 +143,8 @@ class StepTimes:
     prior       how much a simple explanation is preferred; 0: not at all
     cold_until  by log: when the cold steps ended, in us; 0 if none was
     hidden      how many tokens of a step cost nothing; see above
+    most_tokens of a step
+    flat_ms     the price of a step with so many, if tokens have hardly a part in it; else 0
     """
 
     def __init__(self, *logs: EventLog, prior: float = PRIOR) -> None:
@@ -156,12 +162,22 @@ class StepTimes:
             found = fitted(steps, prior)
         self._steps, self._kinds = steps, _kinds(steps)
         self.cost = found.cost
+        tokens = [_tokens(one.rows) for one in steps.plans]
+        self.most_tokens, own = max(tokens), max(one.tokens for one in steps.work)
+        pairs = zip(tokens, _prices(steps, found.cost), strict=True)
+        largest_ms = fmean(price for count, price in pairs if count == self.most_tokens)
+        is_flat = found.cost.per_token_ms * own < FLAT * largest_ms
+        self.flat_ms = largest_ms if is_flat else 0.0
         self.residuals = Residuals(self._kinds, _prices(steps, found.cost), steps.times)
         self.arrival_ms = arrival_delay(*logs) / US_PER_MS
 
-    def runner(self, seed: int = 0, speed: float = 1.0) -> "MeasuredRunner":
-        """Return a machine with these times. `speed`: 1.1 is ten percent faster."""
-        return MeasuredRunner(self, seed, speed)
+    def runner(self, seed: int = 0, speed: float = 1.0, room: float = ROOM) -> "MeasuredRunner":
+        """Return a machine with these times. `speed`: 1.1 is ten percent faster.
+
+        room  if tokens have hardly a price: so many times the tokens of the largest recorded step take
+              as long as that step, and more take longer in proportion
+        """
+        return MeasuredRunner(self, seed, speed, room)
 
     def held_back(self, seed: int = 0) -> HeldBackTimes | None:
         """Return how well the times are predicted; None with fewer than 20 steps."""
@@ -201,16 +217,19 @@ class StepTimes:
 class MeasuredRunner(CostRunner):
     """A simulated machine whose steps take what recorded steps of their kind took."""
 
-    def __init__(self, times: StepTimes, seed: int, speed: float) -> None:
+    def __init__(self, times: StepTimes, seed: int, speed: float, room: float) -> None:
         super().__init__(**asdict(times.cost))
         self._residuals, self._rng, self._speed = times.residuals, random.Random(seed), speed
-        self._hidden = times.hidden
+        self._hidden, self._flat_ms = times.hidden, times.flat_ms
+        self._room = times.most_tokens * room
 
     def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:
         """See `CostRunner.step_ms`."""
         masked = any(row.request.constraint is not None for row in rows)
         work = _without_hidden(Work.of(rows, woken=woken), self._hidden)
         price = max(self.cost.of(work), LEAST_MS)
+        if (beyond := _tokens(rows) / self._room) > 1:
+            price = max(price, self._flat_ms * beyond)
         kind = kind_of(rows, masked=masked)
         return self._residuals.draw(kind, price, self._rng) / self._speed
 
@@ -218,6 +237,10 @@ class MeasuredRunner(CostRunner):
 def _kinds(steps: Steps) -> list[Kind]:
     pairs = zip(steps.plans, steps.masked, strict=True)
     return [kind_of(plan.rows, masked=masked) for plan, masked in pairs]
+
+
+def _tokens(rows: Sequence[Row] | Sequence[ScheduledRow]) -> int:
+    return sum(row.count for row in rows)
 
 
 def _without_hidden(work: Work, hidden: int) -> Work:

@@ -23,11 +23,13 @@ class Machine(CostRunner):
     """A machine whose prefills cost more than any nine prices say, and whose steps vary.
 
     slows_after_ms  from then on, steps take four times as long
+    hidden  so many tokens cost nothing; such a machine varies less
     """
 
-    def __init__(self, seed: int, slows_after_ms: float = float("inf")) -> None:
+    def __init__(self, seed: int, slows_after_ms: float = float("inf"), hidden: int = 0) -> None:
         super().__init__(8, 0.1, per_row_ms=0.1)
         self._rng, self._slows_after_us = random.Random(seed), slows_after_ms * 1000
+        self._hidden, self._spread = hidden, 0.02 if hidden else 0.15
 
     def describe(self):
         return super().describe() | {"name": "real"}
@@ -35,12 +37,11 @@ class Machine(CostRunner):
     def step_ms(self, rows, *, woken):
         factor = 4 if self.clock.now() > self._slows_after_us else 1
         price = super().step_ms(rows, woken=woken) + any(row.count > 1 for row in rows)
-        return factor * self._rng.lognormvariate(0, 0.15) * price
+        price -= 0.1 * min(self._hidden, sum(row.count for row in rows))
+        return factor * self._rng.lognormvariate(0, self._spread) * price
 
 
-def run(
-    seed: int = 0, slows_after_ms: float = float("inf"), replicas: int = 1, **settings
-) -> EventLog:
+def run(seed=0, slows_after_ms=float("inf"), replicas=1, hidden=0, **settings) -> EventLog:
     """A hundred requests for each replica, of which each takes 2 ms to the scheduler."""
     sizes = {"prompt": uniform(20, 120), "output": uniform(10, 30)}
     count = settings.pop("count", replicas)
@@ -50,7 +51,7 @@ def run(
     config = EngineConfig.like("vllm", token_budget=256, max_kv_tokens=8192).changed(**settings)
     if replicas > 1:
         return simulate_cluster(work, config, cost=lambda n: Machine(seed + n), replicas=replicas)
-    return simulate(work, config, cost=Machine(seed, slows_after_ms))
+    return simulate(work, config, cost=Machine(seed, slows_after_ms, hidden))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,11 @@ def test_a_kind_that_no_price_describes_and_the_way_to_the_scheduler_are_measure
     large = [one for one in StepTimes(log).held_back().kinds if one.steps > 50]
     assert {one.kind[0] for one in large} == {"decode", "mixed"}
     assert all(abs(one.mean) < 0.05 and abs(one.p99) < 0.15 for one in large)
+
+
+def test_hidden_tokens_are_found_or_unknown():
+    assert [StepTimes(run(hidden=size)).hidden for size in (0, 64)] == [0, 64]
+    assert StepTimes(run()).flat_ms == 0 < StepTimes(run(hidden=64, token_budget=64)).flat_ms
 
 
 def test_no_advice_where_times_cannot_be_predicted():
@@ -117,11 +123,9 @@ def test_the_command_says_what_it_found(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("fast", "looks like"),
         ("ttft < 1s", "p99 ttft"),
         ("p99 tftt < 1s", "ttft, itl"),
         ("p99 ttft < 1 parsec", "us, ms, s, min"),
-        ("p99 throughput > 5", "tokens/s"),
         ("max itl < 0ms", "more than 0"),
     ],
 )

@@ -14,7 +14,8 @@ How far can a prediction be trusted? Three answers, all measured on this recordi
    speed drifted within the recording; what they leave unexplained is an error of the replay.
 3. *Range*: each advice is replayed on the same three machines, with other draws, and with other
    prices: where a setting leads to steps that the recording never had, explanations that fit it
-   equally well disagree.
+   equally well disagree. If tokens had no price so far, more of them may cost nothing, or as much
+   as if the arithmetic of the others had just been hidden.
 
 Where the first, the second or the drift of the speed is more than LIMIT, no advice is given. The log
 of a simulated machine names its prices; if an unchanged replay with them is equal to the log, all
@@ -44,6 +45,7 @@ REPLAYS = 30
 LEAST_GAIN = 0.02  # a line of values goes on while each is better by so much
 MARGIN = 0.1  # a prediction that meets its goal by so much is preferred
 LEAST_DRIFT = 0.02
+ROOMS = (1.0, 4.0)  # see `StepTimes.runner`
 SEEDS = (0, 1, 2)
 
 # What a change may cost.
@@ -77,7 +79,7 @@ def advise(
     """Return which changed settings would have met the goals.
 
     settings   which may be changed; all by default
-    replays    at most so many for the search; each advice takes five more for its range
+    replays    at most so many for the search; each advice takes up to seven more for its range
     steps      of a longer log of an engine, only a window of so many is replayed
     on_replay  called after each replay, with their number
 
@@ -275,7 +277,10 @@ class _Search:
         central = [run for run in (self._runs.run(changes, seed=one) for one in seeds) if run]
         speeds, error = (1 - errors.drift, 1 + errors.drift), abs(errors.held_back)
         others = [self._runs.run(changes, one) for one in speeds]
-        runs = [*central, *filter(None, [*others, self._runs.run(changes, is_free=True)])]
+        if self._runs.times.flat_ms and central[0].most_tokens > self._recorded.most_tokens:
+            others += [self._runs.run(changes, room=one) for one in ROOMS]
+        others.append(self._runs.run(changes, is_free=True, room=ROOMS[1]))
+        runs = [*central, *filter(None, others)]
 
         def predicted(goal: Goal) -> Predicted:
             values = [goal.value(run) or 0.0 for run in runs]

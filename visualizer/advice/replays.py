@@ -23,7 +23,7 @@ from engine.simulation.measures import Samples, samples
 from engine.simulation.replayable import replayable
 from engine.simulation.rerun import recorded_cost
 from engine.simulation.simulate import simulate
-from engine.simulation.step_times import HeldBackTimes, StepTimes
+from engine.simulation.step_times import ROOM, HeldBackTimes, StepTimes
 from engine.simulation.what_if import changed_config, check_parts
 from engine.simulation.workload import Arrival, Workload
 from visualizer.comparing.cluster_study import LAG_MS, ClusterChange, ClusterReplay
@@ -57,7 +57,7 @@ class Replays(ABC):
     def __init__(self, on_replay: Callable[[int], object]) -> None:
         self.config = changed_config(self.started, {})
         self._free, self._on_replay = StepTimes(*self.logs, prior=0.0), on_replay
-        self._kept: dict[tuple[Changes, float, int, bool], Samples | None] = {}
+        self._kept: dict[tuple[Changes, float, int, bool, float], Samples | None] = {}
 
     @property
     def number(self) -> int:
@@ -72,20 +72,28 @@ class Replays(ABC):
         }
 
     def run(
-        self, changes: Changes, speed: float = 1.0, seed: int = 0, *, is_free: bool = False
+        self,
+        changes: Changes,
+        speed: float = 1.0,
+        seed: int = 0,
+        *,
+        is_free: bool = False,
+        room: float = ROOM,
     ) -> Samples | None:
         """Return a replay's measures; None for settings that cannot serve the log's requests.
 
         is_free  with the prices that fit best, instead of the simple ones
+        room     see `StepTimes.runner`
         """
-        key = (changes, 1.0, 0, False) if self.exact else (changes, speed, seed, is_free)
+        how = (1.0, 0, False, ROOM) if self.exact else (speed, seed, is_free, room)
+        key = changes, *how
         if key not in self._kept:
             times = self._free if is_free else self.times
 
             def machine(replica: int) -> CostRunner:
                 if self.exact:
                     return CostRunner(**asdict(self.exact))
-                return times.runner(seed + 100 * replica, speed)
+                return times.runner(seed + 100 * replica, speed, room)
 
             try:
                 self._kept[key] = self._replayed(dict(changes), machine)
