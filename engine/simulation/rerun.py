@@ -241,9 +241,8 @@ def recorded_cost(log: EventLog) -> Cost | None:
     started = log[0] if len(log) else None
     if not isinstance(started, v.RunStarted) or started.model.get("name") != "cost runner":
         return None
-    prices = {
-        name: value for name, value in started.model.items() if name not in ("name", "parameters")
-    }
+    others = ("name", "parameters", "kv_groups")
+    prices = {name: value for name, value in started.model.items() if name not in others}
     return Cost(**{"base_ms": 0.0, "per_token_ms": 0.0} | prices)
 
 

@@ -9,6 +9,7 @@ from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.simulation.facts import FACTS
 from engine.simulation.log_part import LogPart
+from engine.simulation.rerun import recorded_cost
 from engine.simulation.study import study
 from engine.simulation.what_if import what_if
 from tests.facts import assert_names
@@ -99,7 +100,9 @@ def test_a_miss_names_the_kv_cache_group_that_had_less_of_the_prefix():
 @pytest.mark.parametrize(("name", "preempted"), [("windows", False), ("groups", True)])
 def test_a_replay_shares_memory_among_kv_cache_groups_as_vllm_does(name, preempted):
     log = read_source(RECORDINGS / f"{name}.jsonl.gz")
-    (theirs, evicted), (ours, also) = map(memory, (log, what_if(log)))
+    replay = what_if(log)
+    assert recorded_cost(replay) is not None
+    (theirs, evicted), (ours, also) = map(memory, (log, replay))
     assert theirs == ours and evicted == also and bool(log.of(v.Preempted)) == preempted
     part = LogPart.cut(log, list(log).index(v.StepStarted(30)), len(log))
     assert len(what_if(part).of(v.RequestFinished)) == len(part.of(v.RequestFinished))
