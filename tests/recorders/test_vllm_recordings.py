@@ -97,13 +97,13 @@ def test_a_miss_names_the_kv_cache_group_that_had_less_of_the_prefix():
         assert_names(str(one), one.agree, "full attention", "sliding window of 20", "2 layers")
 
 
-@pytest.mark.parametrize(("name", "preempted"), [("windows", False), ("groups", True)])
-def test_a_replay_shares_memory_among_kv_cache_groups_as_vllm_does(name, preempted):
+@pytest.mark.parametrize("name", ["windows", "groups", "grouped_drafts"])
+def test_a_replay_shares_memory_among_kv_cache_groups_as_vllm_does(name):
     log = read_source(RECORDINGS / f"{name}.jsonl.gz")
     replay = what_if(log)
     assert recorded_cost(replay) is not None
     (theirs, evicted), (ours, also) = map(memory, (log, replay))
-    assert theirs == ours and evicted == also and bool(log.of(v.Preempted)) == preempted
+    assert theirs == ours and evicted == also and bool(log.of(v.Preempted)) == (name != "windows")
     part = LogPart.cut(log, list(log).index(v.StepStarted(30)), len(log))
     assert len(what_if(part).of(v.RequestFinished)) == len(part.of(v.RequestFinished))
     told = study(log, {})
