@@ -33,7 +33,6 @@ def test_the_fold_has_what_the_engine_has_after_each_event(stratum, soak):
         log.engine = Engine(runner, vllm_config(workload), clock=runner.clock, log=log)
         Player(workload, log.engine).play()
         log.engine.cache.check_integrity()
-        assert not log.engine.cache.tables
 
 
 def test_what_several_groups_cannot_have_is_named():
