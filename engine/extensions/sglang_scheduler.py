@@ -373,18 +373,21 @@ class SGLangScheduler(Scheduler):
     def _explain(
         self, adder: PrefillAdder, reason: v.WaitingReason | None, deferred: set[int]
     ) -> None:
-        """Note why the first request that waits was not admitted."""
+        """Note why the first request that waits was not admitted, or the next one would not be."""
         blocked = [request for request in self.waiting.order if request.id not in deferred]
+        seats = need = 1
         if blocked:
+            seats, tokens = blocked[0].num_seqs, blocked[0].tokens
+            cached = self.cache.tree.match(tokens, (len(tokens) - 1) // self.page)
+            need = adder.needed_tokens(blocked[0], len(cached.blocks) * self.page)
+        if reason == "batch_full":
             left = self._free_seats() - sum(one.num_seqs for one, _ in adder.can_run)
-            cached = self.cache.tree.match(blocked[0].tokens, len(blocked[0].tokens) // self.page)
-            if reason == "batch_full":
-                self._obstacle = (reason, blocked[0].num_seqs, left)
-            elif reason == "expected_tokens":
-                need = adder.needed_tokens(blocked[0], len(cached.blocks) * self.page)
-                self._obstacle = (reason, need, int(adder.rem_total_tokens))
-            elif reason == "token_budget":
-                self._obstacle = (reason, 1, max(0, adder.rem_chunk_tokens))
+            self._obstacle = (reason, seats, left)
+        elif reason == "expected_tokens":
+            self._obstacle = (reason, need, int(adder.rem_total_tokens))
+        elif reason == "token_budget":
+            self._obstacle = (reason, 1, max(0, adder.rem_chunk_tokens))
+        if blocked:
             self._block(blocked[0], len(blocked) - 1)
 
     def _preempt_for(self, request: Request, adder: PrefillAdder) -> bool:

@@ -11,8 +11,8 @@ time. A reader that knows the hashes of blocks can: where it gives a node the sa
 block is stored again, the invented tokens are equal, too.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -86,6 +86,21 @@ def replayed_steps(log: EventLog) -> dict[int, int]:
     return numbers
 
 
+def _end_of(log: EventLog, reasons: Mapping[int, str]) -> int:
+    """Return the token that ended all outputs that stopped, if no other token equals it, or `_END`.
+
+    A later prompt may go on behind it, so that the prefix cache finds it.
+    """
+    said, last = Counter[int](), dict[int, int]()
+    for event in log.of(v.StepFinished):
+        for row in event.tokens:
+            said.update(row.ids)
+            if row.ids:
+                last[row.request] = row.ids[-1]
+    ends = [last.get(request, _END) for request, reason in reasons.items() if reason == "stop"]
+    return ends[0] if ends and said[ends[0]] == len(ends) == ends.count(ends[0]) else _END
+
+
 class _Inventor:
     """Replaces the tokens of a log."""
 
@@ -111,6 +126,7 @@ class _Inventor:
             self._prompts |= {one.id: len(one.tokens) for one in first.state.requests}
         for fork in log.of(v.Forked):
             self._prompts[fork.request] = self._prompts[fork.parent]
+        self._end = _END if self._invents else _end_of(log, self._ends)
         self._size = int(started.settings["block_size"])
         self._shared = Sharing(self._size)
         if self._invents:
@@ -159,7 +175,7 @@ class _Inventor:
         largest = max((max(ids, default=0) for one in self._log for ids in _ids(one)), default=0)
         known = self._started.tokenizer.get("vocab_size", 0)
         size = max(self._shared.next_token, largest + 1, known)
-        tokenizer = {"name": "invented tokens", "vocab_size": size, "eos_ids": [_END]}
+        tokenizer = {"name": "invented tokens", "vocab_size": size, "eos_ids": [self._end]}
         return msgspec.structs.replace(self._started, tokenizer=tokenizer)
 
     def _keyframe(self, event: v.Keyframe) -> v.Keyframe:
@@ -235,7 +251,7 @@ class _Inventor:
         if self._invents:
             ids = [self._shared.token(row.request, begin + at) for at in range(len(ids))]
         if self._ends.get(row.request) == "stop" and first + len(ids) == self._outputs[row.request]:
-            ids[-1] = _END
+            ids[-1] = self._end
         return ids
 
 

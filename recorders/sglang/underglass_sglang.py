@@ -63,6 +63,7 @@ def register() -> None:
         ("scheduler.Scheduler.__init__", _created, HookType.AFTER),
         ("scheduler.Scheduler._add_request_to_queue", _queued, HookType.AFTER),
         ("scheduler.Scheduler.get_next_batch_to_run", _scheduling, HookType.AROUND),
+        ("scheduler.Scheduler.get_new_batch_prefill", _prefilling, HookType.AROUND),
         ("scheduler.Scheduler.process_batch_result", _processing, HookType.AROUND),
         ("schedule_policy.PrefillAdder.budget_state", _budgeted, HookType.AFTER),
         ("schedule_policy.PrefillAdder.add_one_req", _tried, HookType.AFTER),
@@ -101,7 +102,17 @@ def _preempted(result: bool, adder: Any, request: Any) -> None:
 def _scheduling(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
     _note("step_begins")
     plan = original(scheduler, *args, **kwargs)
-    _note("step_scheduled", plan.batch_to_run, len(plan.running_batch.reqs))
+    _note("step_scheduled", plan.batch_to_run)
+    return plan
+
+
+def _prefilling(original: Callable[..., Any], scheduler: Any, running_batch: Any) -> Any:
+    stays_full = running_batch.batch_is_full and not (
+        running_batch.is_empty() or scheduler.enable_priority_preemption or scheduler.is_hybrid_swa
+    )
+    plan = original(scheduler, running_batch)
+    if not stays_full:
+        _note("prefilled", plan.running_batch.batch_is_full)
     return plan
 
 
@@ -146,8 +157,7 @@ class Recorder:
         self._arrivals = self._step = self._began = self._ending = 0
         self._retracted: list[int] = []
         self._needed_by: dict[int, int] = {}  # of the requests that were preempted in this pass
-        self._left = 0  # requests that have left the batch since the last pass
-        self._verdict = ""  # SGLang's last answer in this pass, and for which request
+        self._seats_are_next: bool | None = None  # what SGLang checks next; None: nothing yet
         self._obstacle: list[Any] = ["batch_full", 1, 0]
         self._in_flight: deque[tuple[int, int, int, list[int]]] = deque()  # oldest first
         self._with_tokens = os.environ.get("UNDERGLASS_RECORD_TOKENS") == "1"
@@ -252,11 +262,11 @@ class Recorder:
         self._began = self._now()
         self._retracted.clear()
         self._needed_by.clear()
-        self._verdict = ""
+        self._seats_are_next = None
 
     def budgeted(self, verdict: str, adder: Any) -> None:
         """SGLang asked whether another request may be added: CONTINUE, NO_TOKEN or OTHER."""
-        self._verdict = verdict
+        self._seats_are_next = verdict != "OTHER"
         if verdict == "OTHER":
             chunk = adder.rem_chunk_tokens
             left = adder.rem_input_tokens if chunk is None else chunk
@@ -264,7 +274,6 @@ class Recorder:
 
     def tried(self, verdict: str, adder: Any, request: Any) -> None:
         """SGLang tried to admit a request. If it did, this is the verdict about the next one."""
-        self._verdict = verdict
         if verdict == "NO_TOKEN":
             self._obstacle = ["expected_tokens", 1, int(adder.rem_total_tokens)]  # of the next one
             if request not in adder.can_run_list:
@@ -274,31 +283,32 @@ class Recorder:
                 self._obstacle[1] = need
         else:
             self.budgeted(verdict, adder)
+        self._seats_are_next = False
 
     def preempted_for(self, request: Any, victims: list[Any]) -> None:
         """Requests were preempted for a more urgent one."""
         number = self._numbers[request.rid]
         for victim in victims:
             self._needed_by.setdefault(self._numbers[victim.rid], number)
-        self._verdict = "CONTINUE"
 
-    def _blocked(self, running: int) -> list[Any] | None:
+    def prefilled(self, is_full: bool) -> None:
+        """SGLang has tried to admit requests. If it ended at the seats, they are why it did."""
+        if self._seats_are_next or (is_full and self._seats_are_next is None):
+            self._obstacle = ["batch_full", 1, 0]
+
+    def _blocked(self) -> list[Any] | None:
         """Return the head of the queue, and why it waits."""
         queue = [self._numbers[request.rid] for request in self._scheduler.waiting_queue]
         queue = [number for number in queue if number not in self._retracted]
         if not queue:  # what was retracted in this pass has not been looked at
             return None
-        is_new = self._left or self._obstacle[0] == "token_budget"
-        seats = self._scheduler.max_running_requests - running
-        if self._verdict == "CONTINUE" or (not self._verdict and is_new and seats <= 0):
-            self._obstacle = ["batch_full", 1, 0]
         reason, need, have = self._obstacle
         return [queue[0], reason, len(queue) - 1, need, have]
 
-    def step_scheduled(self, batch: Any, running: int) -> None:
+    def step_scheduled(self, batch: Any) -> None:
         """The scheduler has planned a batch, or found nothing to do."""
         self._find_aborted()
-        blocked, self._left = self._blocked(running), 0
+        blocked = self._blocked()
         if not batch or not batch.reqs:
             if self._in_flight and self._live:  # with overlap, a pass may only end the last step
                 self._step += 1
@@ -334,7 +344,6 @@ class Recorder:
         self._in_flight.append((self._step, self._began, self._now(), requests))
 
     def _put_preempted(self, victim: int) -> None:
-        self._left += 1
         self._waiting.add(victim)
         self._put(type="preempted", request=victim, needed_by=-1, refunded=0)
 
@@ -377,7 +386,6 @@ class Recorder:
 
     def _end(self, number: int, reason: str) -> None:
         self._waiting.discard(number)
-        self._left += 1
         del self._numbers[self._live.pop(number).rid], self._outputs[number]
         self._put(type="request_finished", request=number, reason=reason)
 

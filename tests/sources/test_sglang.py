@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from engine.core.log import LogError
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
+from engine.simulation.inferred import inferred
 from tests.parity.recorded_steps import read_recording
 from tests.sources.kv_feed import chains
 from underglass.commands import app
@@ -41,13 +42,11 @@ def test_a_radix_cache_is_rebuilt() -> None:
             cached.append(sum(len(one.blocks + one.copies) for one in state.nodes.values()))
             media |= {place for node in state.nodes.values() for place in node.media or ()}
     assert [row.cached_blocks for row in read(log).step_rows] == cached
-    assert most > 20
-    assert clears >= 12
+    assert most > 20 and clears >= 12
     assert media == {"GPU", "CPU_PINNED"}
     assert not any(isinstance(event, v.EventsMissing) for event in log)
     evictions = Counter(event.reason for event in log.of(v.BlockEvicted))
-    assert evictions["room"] > 50
-    assert evictions["cleared"] > 50
+    assert min(evictions["room"], evictions["cleared"]) > 50
 
 
 def test_each_forward_pass_is_a_step() -> None:
@@ -60,13 +59,10 @@ def test_each_forward_pass_is_a_step() -> None:
     assert any(one.prefills and one.decodes for one in reports)
     times = [event.t for event in log.of(v.StepFinished)]
     assert all(one["start"] < one["end"] for one in times)
-    ends = [one["end"] for one in times]
-    assert ends == sorted(ends)
-    state = log.state()
-    assert state.reported == reports[-1]
-    again = State()
+    assert times == sorted(times, key=lambda one: one["end"])
+    state, again = log.state(), State()
     again.apply(state.keyframe())
-    assert again.reported == reports[-1]
+    assert state.reported == again.reported == reports[-1]
 
 
 @pytest.mark.parametrize(
@@ -93,11 +89,8 @@ def test_the_rows_have_the_counts_and_nothing_else() -> None:
     rows = list(zip(read(log).step_rows, log.of(v.StepReported), strict=True))
     for row, report in rows:
         assert (row.prefill_tokens, row.decode_tokens) == (report.prefill_tokens, report.decodes)
-        assert (row.tokens, row.batch) == (
-            report.prefill_tokens + report.decodes,
-            report.prefills + report.decodes,
-        )
-        assert row.waiting == report.waiting
+        assert row.tokens == report.prefill_tokens + report.decodes
+        assert (row.batch, row.waiting) == (report.prefills + report.decodes, report.waiting)
         assert (row.running, row.sampled_tokens, row.free_blocks, row.cached_tokens) == (None,) * 4
     assert "unknown output" in summary(log)
 
@@ -138,3 +131,10 @@ def test_blocks_and_hits_of_such_a_recording_are_inferred(tmp_path: Path) -> Non
     assert str(read(full).why_missed(5)).startswith("5: 12 of its 14 prompt tokens were cached")
     assert read(full).knowledge.facts("inferred") and not full.of(v.Admitted)[0].resumed
     assert CliRunner().invoke(app, ["infer", "vllm_tight", str(out)]).exit_code == 2, "has its own"
+
+
+def test_what_is_inferred_of_a_server_agrees_with_its_counters() -> None:
+    """SGLang's metrics said 880 tokens cached and 848 evicted; `serve_sglang.py` starts the server."""
+    full = read(inferred(read_recording(FIXTURES / "sglang_server.jsonl.gz")))
+    assert sum(row.cached_tokens or 0 for row in full.request_rows) == 880
+    assert 16 * sum(row.evicted_blocks or 0 for row in full.step_rows) == 848
