@@ -31,7 +31,7 @@ class Collector:
         self._steps = StepFacts(state, self._blocks)
         self._passes = PassFacts(state, self._steps, self._blocks)
         self._requests = RequestFacts(state, self._steps, self._passes)
-        self._run = Run(0, 0, {}, {}, {}, None, None, [], [], [], True)
+        self._run = Run(0, 0, {}, {}, {}, None, None, [], [], [], True, [])
         # Before an event, the requests need the steps as they were; after it, as they are.
         parts = (self._requests, self._steps, self._passes, self._blocks, self._nodes)
         self._before = _by_kind([part.before for part in parts])
@@ -77,7 +77,7 @@ class Collector:
         run.settings, run.classes, run.source = state.settings, state.classes, state.source
         run.expert_loads = [packed(layer) for layer in state.expert_loads]
         run.causes, run.has_times = self._steps.causes, self._passes.has_times
-        run.pauses = [*self._passes.paused.intervals]
+        run.pauses, run.itl = [*self._passes.paused.intervals], self._requests.itl
         return run
 
     def slice(self) -> Slice:

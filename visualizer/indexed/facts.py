@@ -81,6 +81,8 @@ class Request(Fact):
 
     logprobs     1 for a token without one
     token_steps  the differences between successive ones
+    ttft         from its arrival to its first token without pauses; None: it is not known
+    slowest      the 99th percentile of its times between tokens without pauses; 0 without any
     """
 
     id: int
@@ -119,10 +121,39 @@ class Request(Fact):
     masks: list[tuple[int, str | None, Time | None] | None]
     segments: list[Segment]
     before: list[Segment]
+    ttft: Time | None
+    slowest: Time
+
+    @property
+    def samples(self) -> int:
+        """How many of the ids from its own on have its label."""
+        return self.n if self.forked is None else 1
+
+
+class Name(Fact):
+    """What a request is called: `samples` of its ids, from `id` on, have the label."""
+
+    id: int
+    index: int
+    label: str
+    samples: int
+
+
+class Content(Fact):
+    """The tokens of a `Request`, which take most of its room; in memory, these are its fields."""
+
+    tokens: list[int]
+    texts: list[str]
+    hashes: list[str]
+    token_steps: list[int]
+    logprobs: list[float]
 
 
 class Run(Fact):
-    """The whole log: what the fold has at its end, and what belongs to no step."""
+    """The whole log: what the fold has at its end, and what belongs to no step.
+
+    itl  percentiles of the times between tokens without pauses, and the maximum
+    """
 
     first_seq: int
     steps_before: int
@@ -135,6 +166,7 @@ class Run(Fact):
     causes: list[str]
     pauses: list[tuple[Time, Time]]
     has_times: bool
+    itl: list[tuple[str, Time]]
 
 
 class Plans(Fact):

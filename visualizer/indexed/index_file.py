@@ -3,7 +3,8 @@
     8 bytes   MAGIC
     chunks    see `chunk.py`; before some of them a keyframe: a chunk with that event alone; and before
               some the state without its tokens, from which a page folds on
-    facts     chunks of what is known of steps and requests, see `facts.py`
+    facts     chunks of what is known of steps and requests, see `facts.py`: first those that a page
+              reads to open, then for each of them its details, then the names of its requests
     directory JSON, deflated
     footer    where the directory begins, its length and its checksum, and MAGIC again
 
@@ -26,10 +27,11 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 from msgspec import inspect
+from msgspec.structs import replace
 
 import underglass
 from engine.cluster.events import AnyClusterEvent
@@ -37,9 +39,10 @@ from engine.core.log import Event, LogError
 from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted
 from visualizer.indexed.chunk import checked, deflate, inflate, pack_events, unpack_events
 from visualizer.indexed.collector import Collector
-from visualizer.indexed.facts import AnyFact, Fact
+from visualizer.indexed.facts import AnyFact, Content, Fact, Name, Plans, Request
 from visualizer.sources.collector import without_gc
 
+CONTENT = frozenset(Content.__struct_fields__)
 MAGIC = b"UGINDEX\x01"
 EVENTS = 512  # in a chunk: of more, a page would unpack many to show a step
 KEYFRAME_EVERY = 32  # chunks
@@ -82,6 +85,8 @@ class Directory(msgspec.Struct):
     cluster     whether it is the log of a cluster
     first       the number of the first event
     facts       of steps and requests, in the order in which they became final
+    details     for each of `facts`, what is read where it is needed: `Content` of its requests, `Plans`
+    names       for each of `facts`, the names of its requests
     slices      the states without their tokens
     answers     what was asked of the log before, by question; see `IndexFile.answer`
     damage      what of the log cannot be read, in words
@@ -94,6 +99,8 @@ class Directory(msgspec.Struct):
     chunks: list[Chunk] = []
     keyframes: list[SavedKeyframe] = []
     facts: list[Part] = []
+    details: list[Part] = []
+    names: list[Part] = []
     slices: list[SavedKeyframe] = []
     answers: dict[str, Any] = {}
     damage: list[str] = []
@@ -132,7 +139,8 @@ class IndexWriter:
         file.write(MAGIC)
         self._events: list[Any] = []
         self._collector = Collector()
-        self._facts = _Spool()  # written at the end, so that they are read at once
+        # Written at the end, so that each is read at once: facts, details, names.
+        self._spools = _Spool(), _Spool(), _Spool()
         self.directory: Directory | None = None
 
     def add(self, events: Iterable[Any]) -> None:
@@ -153,7 +161,9 @@ class IndexWriter:
         if not self.directory.cluster:
             self._add_facts(is_end=True)
         self.directory.damage = [*damage]
-        self.directory.facts = [Part(*self._write(packed)) for packed in self._facts.all()]
+        self.directory.facts, self.directory.details, self.directory.names = (
+            [Part(*self._write(packed)) for packed in spool.all()] for spool in self._spools
+        )
         write_directory(self._file, self.directory)
 
     def _begin(self, event: Any) -> None:
@@ -187,13 +197,29 @@ class IndexWriter:
 
     def _add_facts(self, *, is_end: bool = False) -> None:
         if facts := self._collector.facts(is_end=is_end):
-            self._facts.add(pack_events(facts, AnyFact))
+            for spool, some in zip(self._spools, _in_three(facts), strict=True):
+                spool.add(pack_events(some, AnyFact) if some else (b"", 0))
 
     def _write(self, packed: tuple[bytes, int]) -> tuple[int, int, int, int]:
         data, plain = packed
         offset = self._file.tell()
         self._file.write(data)
         return offset, len(data), zlib.crc32(data), plain
+
+
+def _in_three(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact], list[Fact]]:
+    """Return facts without what is long, what is long, and the names of requests."""
+    short, details, names = list[Fact](), list[Fact](), list[Fact]()
+    for one in facts:
+        if isinstance(one, Plans):
+            details.append(one)
+        elif isinstance(one, Request):
+            details.append(Content(**{name: getattr(one, name) for name in CONTENT}))
+            names.append(Name(one.id, one.index, one.label, one.samples))
+            short.append(replace(one, **{name: [] for name in CONTENT}))
+        else:
+            short.append(one)
+    return short, details, names
 
 
 class _Spool:
@@ -304,8 +330,26 @@ class IndexFile:
         self, number: int, *kinds: type[Fact], without: Collection[str] = ()
     ) -> Sequence[Fact]:
         """Return those in one of the parts, which are in the order in which they became final."""
-        data = self.part(self.directory.facts[number], "what is known of the steps")
-        return unpack_events(data, AnyFact, kinds, without)
+        facts = self._unpacked(self.directory.facts[number], kinds, without)
+        if Plans in kinds:
+            return [*facts, *self._unpacked(self.directory.details[number], kinds)]
+        if Request in kinds and not {*without} >= CONTENT:
+            contents = self._unpacked(self.directory.details[number], [Content], without)
+            requests = (one for one in facts if isinstance(one, Request))
+            for request, content in zip(requests, contents, strict=True):
+                for name in CONTENT:
+                    setattr(request, name, getattr(content, name))
+        return facts
+
+    def names_in(self, number: int) -> Sequence[Name]:
+        """Return the names of the requests of one of the parts."""
+        return cast("Sequence[Name]", self._unpacked(self.directory.names[number], [Name]))
+
+    def _unpacked(
+        self, part: Part, kinds: Collection[type[Fact]], without: Collection[str] = ()
+    ) -> Sequence[Fact]:
+        data = self.part(part, "what is known of the steps")
+        return unpack_events(data, AnyFact, kinds, without) if data else ()
 
     def answer(self, question: str, compute: Callable[[], Any]) -> Any:
         """Return the stored answer to a question, as JSON values, or compute and store it.

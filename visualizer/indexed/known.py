@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from engine.core.log import EventLog, LogError
 from engine.simulation.latencies import PausedTime
 from visualizer.indexed.collector import Collector
-from visualizer.indexed.facts import Fact, Finished, Plans, Request, Run, Steps
+from visualizer.indexed.facts import Fact, Finished, Name, Plans, Request, Run, Steps
 from visualizer.indexed.index_file import IndexFile
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.sources.collector import without_gc
@@ -19,7 +19,6 @@ LONG = frozenset(
     "tokens texts hashes token_steps logprobs drafted forced masks segments before "
     "sampling extra_key admissions".split()
 )
-_BRIEF = {"id", "index", "label", "n", "forked"}
 _Kind = TypeVar("_Kind", bound=Fact)
 
 
@@ -58,7 +57,7 @@ class Known:
     @property
     def names(self) -> Iterable[tuple[int, str, int]]:
         """The id, the label and the number of samples of each request, in order of appearance."""
-        return [(one.id, one.label, _samples(one)) for one in self._requests]
+        return [(one.id, one.label, one.samples) for one in self._requests]
 
     @property
     def unit(self) -> Literal["us", "steps"]:
@@ -90,8 +89,9 @@ class IndexedKnown(Known):
 
     def __init__(self, index: IndexFile) -> None:
         self._index = index
-        for number in range(len(index.directory.facts)):
-            index.part(index.directory.facts[number], "what is known of the steps")
+        directory = index.directory
+        for part in (*directory.facts, *directory.details, *directory.names):
+            index.part(part, "what is known of the steps")
         read = lambda number: cast("list[Request]", index.facts_in(number, Request))  # noqa: E731
         self._part = lru_cache(1)(read)  # because requests of one time are asked for together
         self.steps = self._each(Steps)
@@ -101,10 +101,10 @@ class IndexedKnown(Known):
 
     @cached_property
     def _table(self) -> "_Table":
-        table, others = _Table(), {*Request.__struct_fields__} - _BRIEF
-        for number in range(len(self._index.directory.facts)):
-            for one in self._index.facts_in(number, Request, without=others):
-                table.add(cast("Request", one), number)
+        table = _Table()
+        for number in range(len(self._index.directory.names)):
+            for one in self._index.names_in(number):
+                table.add(one, number)
         return table
 
     @property
@@ -130,10 +130,6 @@ class IndexedKnown(Known):
         return _Each(lambda: self._index.facts(kind, without=without))
 
 
-def _samples(one: Request) -> int:
-    return one.n if one.forked is None else 1
-
-
 class _Table:
     """The names of all requests, and which part of an index has each: a million fit into memory."""
 
@@ -142,13 +138,13 @@ class _Table:
         self._parts, self._labels = array("i"), list[str]()
         self._same: dict[str, str] = {}  # equal labels of a part are one string
 
-    def add(self, one: Request, part: int) -> None:
+    def add(self, one: Name, part: int) -> None:
         """Add a request of a part."""
         if not self._parts or self._parts[-1] != part:
             self._same.clear()
         self._ids.append(one.id)
         self._index.append(one.index)
-        self._samples.append(_samples(one))
+        self._samples.append(one.samples)
         self._parts.append(part)
         self._labels.append(self._same.setdefault(one.label, one.label))
 

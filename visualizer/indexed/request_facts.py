@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from visualizer.indexed.facts import Request, Segment
+from visualizer.indexed.facts import Request, Segment, Time
 from visualizer.indexed.handlers import Handlers
+from visualizer.indexed.latency_facts import LatencyFacts
 from visualizer.indexed.pass_facts import PassFacts, Repeat
 from visualizer.indexed.step_facts import StepFacts
 
@@ -24,6 +25,7 @@ class RequestFacts:
 
     def __init__(self, state: State, steps: StepFacts, passes: PassFacts) -> None:
         self._state, self._steps, self._passes = state, steps, passes
+        self._latencies = LatencyFacts(steps, passes.paused)
         self._requests: dict[int, Request] = {}  # that may change
         self._ended: list[Request] = []
         self._total = 0
@@ -46,6 +48,11 @@ class RequestFacts:
         """How many steps had finished when the oldest request arrived that may change."""
         return min((one.begins_at for one in self._requests.values()), default=self._passes.count)
 
+    @property
+    def itl(self) -> list[tuple[str, Time]]:
+        """See `Run`; of the requests that were taken."""
+        return self._latencies.percentiles()
+
     def take(self, *, is_end: bool) -> list[Request]:
         """Return the requests that can no longer change and were not returned; at the end, all."""
         ended, oldest = self._ended, self._steps.oldest
@@ -61,6 +68,7 @@ class RequestFacts:
         self._ended = [one for one in self._ended if one.id not in gone]
         for request in ended:
             del self._requests[request.id]
+            self._latencies.add(request)
             request.token_steps = _differences(request.token_steps)
         return ended
 
@@ -102,6 +110,8 @@ class RequestFacts:
             masks=[],
             segments=[],
             before=[],
+            ttft=None,
+            slowest=0,
         )
         self._total += 1
         self._requests[live.id] = request

@@ -1,5 +1,7 @@
 """What happened in each step, and how full it was at its end, while a log is folded."""
 
+import math
+from array import array
 from operator import attrgetter
 from typing import Any
 
@@ -100,6 +102,7 @@ class StepFacts:
         self.waiting = self.suspended = 0
         self._state, self._blocks = state, blocks
         self._steps: list[_Step] = []
+        self._first, self._ends = 0, array("d")  # the first step's number; when those taken ended
         self.before: Handlers = {
             v.Admitted: self._admitted,
             v.BlocksMoved: self._moved,
@@ -146,10 +149,18 @@ class StepFacts:
         if cut <= 0:
             return []
         steps, self._steps = self._steps[:cut], self._steps[cut:]
+        self._first = self._first or steps[0].step
+        ends = (one.times.get("end") for one in steps)
+        self._ends.extend(math.nan if end is None else end for end in ends)
         columns = {name: list(map(attrgetter(name), steps)) for name in (*_COLUMNS, *COUNTS)}
         counts = [columns.pop(name) for name in COUNTS]
         times = [[one.times.get(name) for one in steps] for name in TIMES]
         return [Steps(**columns, counts=counts, times=times)]
+
+    def end_of(self, step: int) -> float:
+        """Return when a step ended that was taken; NaN: the log does not say."""
+        at = step - self._first
+        return self._ends[at] if at >= 0 else math.nan
 
     # Where a step begins and ends
 

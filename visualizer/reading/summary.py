@@ -2,7 +2,6 @@
 
 import math
 from array import array
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, chain, compress, pairwise
@@ -16,6 +15,7 @@ from engine.simulation.latencies import PausedTime
 from engine.simulation.quantile import quantile
 from visualizer.indexed.facts import Request, Steps
 from visualizer.indexed.known import Known, known_of
+from visualizer.indexed.latency_facts import Repeated
 from visualizer.indexed.step_facts import COUNTS, TIMES
 from visualizer.logs import settings_of
 from visualizer.reading.durations import duration
@@ -286,25 +286,11 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 
 def _percentiles_of(counts: Counter[float]) -> str:
     """Return the same as `percentiles_text` of values that are counted."""
-    return percentiles_text(_Repeated(counts))
+    return percentiles_text(Repeated(counts))
 
 
 def _ordered(values: Sequence[float]) -> Sequence[float]:
-    return values if isinstance(values, _Repeated) else sorted(values)
-
-
-class _Repeated(Sequence[float]):
-    """The sorted values of a counter, each as often as it was counted."""
-
-    def __init__(self, counts: Counter[float]) -> None:
-        self._values = sorted(counts)
-        self._ends = list(accumulate(counts[one] for one in self._values))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._values[bisect_right(self._ends, index % len(self))]
+    return values if isinstance(values, Repeated) else sorted(values)
 
 
 def percentiles_text(values: Sequence[float]) -> str:

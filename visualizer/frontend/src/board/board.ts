@@ -10,6 +10,7 @@ import { closest, focused, h, setAttribute, tell } from "../drawing/html.ts";
 import type { WordContext } from "../drawing/words_html.ts";
 import { pythonFor } from "../host/address.ts";
 import type { Frame } from "../model/frame.ts";
+import { Absent } from "../model/indexed_events.ts";
 import { type Fact, missing } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import { momentsAround } from "../model/moments.ts";
@@ -546,8 +547,16 @@ export class Board extends Shell {
     return [this.frame, this.model.events.length, ...reads.map((name) => this.store[name])];
   }
 
-  /** Draws and writes the step; of the panels only `panels`. */
+  /** Draws and writes the step; of the panels only `panels`. It does so again once it has read what is absent. */
   render(panels = this.shown) {
+    try {
+      this.drawStep(panels);
+    } catch (error) {
+      Absent.fetch(error, () => this.signal.aborted || this.render(panels));
+    }
+  }
+
+  drawStep(panels: Panel[]) {
     const { model, store } = this;
     this.frame = model.frame(store.step);
     this.focus.keep();

@@ -118,7 +118,7 @@ export class SearchBox extends Box {
         }
       } catch (error) {
         const again = () => this.searching === finds && this.search();
-        return void Absent.fetch(error, again).catch(() => {});
+        return void Absent.fetch(error, again);
       }
       const over = !!next.done || this.found.length >= MOST;
       this.writeStatus(over);

@@ -107,7 +107,10 @@ export class View {
 
   async #showWanted() {
     const model = this.model as Model;
-    const missing = () => model.fetch(this.#wanted.step ?? this.store.step);
+    const missing = () => {
+      const { step = this.store.step, selected = this.store.selected } = this.#wanted;
+      return model.fetch(step, selected);
+    };
     this.#isFetching = true;
     for (let reading = missing(); reading && this.model === model; reading = missing())
       await reading.catch(() => {

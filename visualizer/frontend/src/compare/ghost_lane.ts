@@ -13,7 +13,7 @@ const LINE = 1.2;
 export function drawOutline(
   painter: CanvasPainter,
   { scale, model }: { scale: Scale; model: Model },
-  span: RequestSpan,
+  span: Pick<RequestSpan, "segments" | "lane">,
   base: number,
   from: number,
 ) {

@@ -78,8 +78,10 @@ export function drawGhost(painter: CanvasPainter, scene: GhostScene) {
 }
 
 /** B's request with the mark of A's, because a row is one request. */
-const marked = (b: RequestSpan, a: RequestSpan | null): RequestSpan =>
-  a ? Object.create(b, { lane: { value: a.lane } }) : b;
+const marked = (b: RequestSpan, a: RequestSpan | null) => ({
+  segments: b.segments,
+  lane: (a ?? b).lane,
+});
 
 function stayOf(span: RequestSpan | null, lane: number, { firstStep, lastStep }: Model): Stay {
   const from = span?.forked?.step ?? span?.arrived ?? firstStep;

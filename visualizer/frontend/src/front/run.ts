@@ -43,9 +43,9 @@ export class Run {
 
   /** The last finished step. */
   get lastStep() {
-    const { steps } = this.model;
-    const open = steps.at(-1)?.status === "finished" ? 0 : 1;
-    return steps.length - open;
+    const { stepCount, lastStep } = this.model;
+    const isOver = stepCount > 0 && this.model.stepInfo(lastStep).status === "finished";
+    return stepCount - Number(!isOver);
   }
 
   get you(): RequestSpan | null {

@@ -4,7 +4,12 @@
  */
 
 import { LogError, Model } from "../model/index.ts";
-import { IndexedEvents, type Section, unpackFacts } from "../model/indexed_events.ts";
+import {
+  IndexedEvents,
+  type Section,
+  unpackContent,
+  unpackFacts,
+} from "../model/indexed_events.ts";
 import { INDEXED } from "../model/vocabulary.ts";
 import { asBytes } from "./log_bytes.ts";
 
@@ -21,6 +26,10 @@ const END = 1 << 16; // bytes read at first; most directories are shorter
 /** The most bytes that are read together. */
 const PIECE = 1 << 20;
 
+/** Parts with the tokens of requests that are kept unpacked: a prefix tree has requests of many. */
+const MOST_PARTS = 64;
+const KNOWN = "what is known of the steps";
+
 /** An empty block that says that it is the last one: see `chunk.py`. */
 const LAST_BLOCK = Uint8Array.of(3, 0);
 
@@ -31,6 +40,7 @@ interface Directory {
   first: number;
   chunks: [...Part, events: number, step: number][];
   facts: Part[];
+  details: Part[];
   slices: [...Part, chunk: number][];
 }
 
@@ -105,16 +115,21 @@ export class IndexReader {
    * read when they are needed. Throws a `LogError` if a part is damaged.
    */
   async *model(): AsyncGenerator<number, Model> {
-    const { facts } = this.#directory;
+    const { facts, details } = this.#directory;
     const model = new Model();
+    const parts = new IndexedEvents(MOST_PARTS);
+    for (const part of details) {
+      const read = async () => ({ state: null, chunks: await this.#all([part], () => KNOWN) });
+      parts.addSection({ counts: [1], read }, unpackContent);
+    }
     let read = 0;
-    for await (const bytes of this.#parts(facts, () => "what is known of the steps")) {
-      model.restore(unpackFacts(bytes), this.lastStep);
+    for await (const bytes of this.#parts(facts, () => KNOWN)) {
+      model.restore(unpackFacts(bytes), this.lastStep, parts, read);
       yield ++read / facts.length;
     }
     const events = new IndexedEvents();
     for (const section of this.#sections()) events.addSection(section);
-    model.restored(events);
+    model.restored(events, parts);
     return model;
   }
 
@@ -125,11 +140,9 @@ export class IndexReader {
       const first = slice?.[4] ?? 0;
       const own = chunks.slice(first, slices[number]?.[4]);
       const read = async () => {
-        const parts: Uint8Array[] = [];
         const nameOf = (part: number) =>
           slice && !part ? "a state" : this.#nameOf(first + part - Number(!!slice));
-        for await (const bytes of this.#parts(slice ? [slice, ...own] : own, nameOf))
-          parts.push(bytes);
+        const parts = await this.#all(slice ? [slice, ...own] : own, nameOf);
         return { state: slice && (parts.shift() as Uint8Array), chunks: parts };
       };
       return { counts: own.map((chunk) => chunk[4]), read };
@@ -139,6 +152,12 @@ export class IndexReader {
   /** The unpacked chunks of events. Throws a `LogError` for a damaged one. */
   chunks() {
     return this.#parts(this.#directory.chunks, (number) => this.#nameOf(number));
+  }
+
+  async #all(...parts: [Part[] | [...Part, ...unknown[]][], (number: number) => string]) {
+    const all: Uint8Array[] = [];
+    for await (const bytes of this.#parts(...parts)) all.push(bytes);
+    return all;
   }
 
   /** Successive parts of the file, unpacked. */

@@ -64,15 +64,15 @@ class ColumnSource {
     this.strings = json(end - this.header.strings, end);
   }
 
-  /** @param isKept in memory of its own, and of a constant only one */
-  numbers(isKept = false): Values {
+  /** @param isPacked of a constant, only one */
+  numbers(isPacked = false): Values {
     const [code, count, constant] = this.header.columns[this.#column++];
-    if (code === "c") return new Array(isKept ? 1 : count).fill(constant);
+    if (code === "c") return new Array(isPacked ? 1 : count).fill(constant);
     if (code === "m") return this.values(count);
     const { buffer, byteOffset } = this.#bytes;
     const column = new ARRAYS[code](buffer, byteOffset + this.#begin, count);
     this.#begin += Math.ceil((SIZES[code] * count) / ALIGNED) * ALIGNED;
-    return isKept ? column.slice() : column;
+    return column;
   }
 
   texts(): string[] {
@@ -96,6 +96,12 @@ function arrayOf(values: Values): any[] {
   return array;
 }
 
+function sumOf(values: Values): number {
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += values[i];
+  return sum;
+}
+
 const texts: Get = (_count, source) => source.texts();
 const values: Get = (count, source) => source.values(count);
 
@@ -104,8 +110,7 @@ const listsOf =
   (item: Get): Get =>
   (_count, source) => {
     const lengths = source.numbers();
-    let total = 0;
-    for (let i = 0; i < lengths.length; i++) total += lengths[i];
+    const total = sumOf(lengths);
     const items = total ? arrayOf(item(total, source)) : [];
     const lists = new Array(lengths.length);
     let at = 0;
@@ -119,8 +124,7 @@ const numbersOrNaN =
   (item: Get): Get =>
   (_count, source) => {
     const flags = source.numbers();
-    let total = 0;
-    for (let i = 0; i < flags.length; i++) total += flags[i];
+    const total = sumOf(flags);
     const known = total ? item(total, source) : [];
     if (total === flags.length) return known;
     let at = 0;
@@ -132,7 +136,7 @@ const viewsOf =
   (item: Get): Get =>
   (_count, source) => {
     const lengths = arrayOf(source.numbers());
-    const total = lengths.reduce((sum, length) => sum + length, 0);
+    const total = sumOf(lengths);
     const items = (total ? item(total, source) : []) as Float64Array;
     let at = 0;
     return lengths.map((length) =>
@@ -142,35 +146,45 @@ const viewsOf =
     );
   };
 
-/** One of `PackedLists`. */
-export interface PackedList {
-  lists: PackedLists;
+/** One of the lists of a column. */
+export interface PackedList<Lists = PackedLists> {
+  lists: Lists;
   row: number;
 }
 
 /** Lists that stay packed until they are asked for: most requests of a long log are never looked at. */
-export class PackedLists {
+class Packed {
   #ends: Uint32Array;
+
+  constructor(lengths: Values) {
+    let end = 0;
+    this.#ends = Uint32Array.from(lengths, (length) => (end += length));
+  }
+
+  at(row: number): PackedList<any> {
+    return { lists: this, row };
+  }
+
+  /** The places of a row's items. */
+  protected places(row: number) {
+    const begin = row ? this.#ends[row - 1] : 0;
+    return Array.from({ length: this.#ends[row] - begin }, (_, at) => begin + at);
+  }
+}
+
+export class PackedLists extends Packed {
   #items: Values; // a constant is in it once
   #strings: string[]; // of which the items are numbers, in lists of texts
 
   constructor(lengths: Values, items: Values, strings: string[]) {
-    let end = 0;
-    this.#ends = Uint32Array.from(lengths, (length) => (end += length));
+    super(lengths);
     this.#items = items;
     this.#strings = strings;
   }
 
-  at(row: number): PackedList {
-    return { lists: this, row };
-  }
-
   numbers(row: number): number[] {
-    const begin = row ? this.#ends[row - 1] : 0;
-    const numbers = new Array(this.#ends[row] - begin);
     const items = this.#items;
-    for (let i = 0; i < numbers.length; i++) numbers[i] = items[(begin + i) % items.length];
-    return numbers;
+    return this.places(row).map((at) => items[at % items.length]);
   }
 
   texts(row: number): string[] {
@@ -181,17 +195,48 @@ export class PackedLists {
 /** The lists of a column. */
 const packedLists: Get = (_count, source) => {
   const lengths = source.numbers();
-  let total = 0;
-  for (let i = 0; i < lengths.length; i++) total += lengths[i];
-  return new PackedLists(lengths, total ? source.numbers(true) : [], source.strings) as any;
+  return new PackedLists(
+    lengths,
+    sumOf(lengths) ? source.numbers(true) : [],
+    source.strings,
+  ) as any;
 };
+
+/** Lists of rows. */
+export class PackedRows extends Packed {
+  #columns: Values[]; // a constant is in its column once
+
+  constructor(lengths: Values, columns: Values[]) {
+    super(lengths);
+    this.#columns = columns;
+  }
+
+  rows(row: number): any[][] {
+    return this.places(row).map((at) => this.#columns.map((column) => column[at % column.length]));
+  }
+}
+
+const packedRowsOf =
+  (items: Get[]): Get =>
+  (_count, source) => {
+    const lengths = source.numbers();
+    const total = sumOf(lengths);
+    const columns = total ? items.map((item) => compact(item(total, source))) : [];
+    return new PackedRows(lengths, columns) as any;
+  };
+
+/** A column in memory of its own, and of a constant only one value. */
+function compact(column: Values): Values {
+  const all = arrayOf(column);
+  if (all.every((value) => value === all[0])) return all.slice(0, 1);
+  return ArrayBuffer.isView(column) ? (column as unknown as Typed).slice() : all;
+}
 
 const optional =
   (item: Get): Get =>
   (_count, source) => {
     const flags = source.numbers();
-    let total = 0;
-    for (let i = 0; i < flags.length; i++) total += flags[i];
+    const total = sumOf(flags);
     const known = total ? item(total, source) : [];
     if (total === flags.length) return known;
     let at = 0;
@@ -225,7 +270,7 @@ function eventsOf(type: string, fields: { name: string; isOptional: boolean; ite
     for (let i = 0; i < count; i++) events[i] = { ...template };
     for (const { name, isOptional, item } of fields) {
       const column = item(count, source);
-      const isPacked = column instanceof PackedLists;
+      const isPacked = column instanceof Packed;
       for (let i = 0; i < count; i++) {
         const value = isPacked ? column.at(i) : column[i];
         if (!isOptional || !isEmpty(value)) events[i][name] = value;
@@ -251,17 +296,21 @@ function isEmpty(value: any) {
  */
 function shapesOf(
   vocabulary: Record<string, string>,
-  special: Record<string, "packed" | "views"> = {},
+  special: Record<string, "packed" | "rows" | "views"> = {},
 ): Get[] {
-  const partsOf = (text: string) =>
+  type Field = Parameters<typeof eventsOf>[1][number];
+  const partsOf = (text: string): Field[] =>
     [...text.matchAll(/(\w+)(\??):(\S+)/g)].map(([, name, sign, code]) => ({
       name,
       isOptional: !!sign,
-      item:
-        special[name] === "packed"
-          ? packedLists
-          : shapeOf(code, special[name] === "views" && code[0] === "["),
+      item: itemOf(code, special[name]),
     }));
+  const itemOf = (code: string, kind?: string): Get => {
+    if (kind === "packed") return packedLists;
+    if (kind === "rows")
+      return packedRowsOf(partsOf(vocabulary[code.slice(2)]).map(({ item }) => item));
+    return shapeOf(code, kind === "views" && code[0] === "[");
+  };
   const shapeOf = (code: string, areViews = false): Get => {
     const rest = code.slice(1);
     switch (code[0]) {
@@ -314,7 +363,7 @@ export function unpackerOf(...vocabulary: Parameters<typeof shapesOf>) {
   return (bytes: Uint8Array) => all(0, new ColumnSource(bytes)) as any[];
 }
 
-const named = <Kind extends "packed" | "views">(kind: Kind, names: string) =>
+const named = <Kind extends "packed" | "rows" | "views">(kind: Kind, names: string) =>
   Object.fromEntries(names.split(" ").map((name) => [name, kind]));
 
 /** The events of an unpacked chunk of an engine's log. */
@@ -323,8 +372,14 @@ const unpackEvents = unpackerOf(VOCABULARY);
 /** What an unpacked part of an index says of steps and requests. */
 export const unpackFacts: (bytes: Uint8Array) => Fact[] = unpackerOf(FACTS, {
   ...named("packed", "tokens texts hashes logprobs token_steps"),
+  ...named("rows", "segments before"),
   ...named("views", "counts times begin launched ready end"),
 });
+
+/** The content of a part of an index: that of its first request, which shares its lists with the others; or none. */
+export const unpackContent: Unpack = (bytes) => [
+  bytes.length ? unpackFacts(bytes).find(({ type }) => type === "content") : null,
+];
 
 /** Bytes of chunks and states that are kept: those of the sections that were needed last. */
 const MOST_KEPT = 8 << 20;
@@ -350,15 +405,14 @@ export class Absent extends Error {
   #fetch: () => Promise<void>;
 
   constructor(fetch: () => Promise<void>) {
-    super("these events are not read yet");
+    super("absent");
     this.#fetch = fetch;
   }
 
-  /** Reads the events, then calls `again`. Throws an error that is not about absent events. */
-  static async fetch(error: unknown, again: () => void) {
+  /** Reads the events, then calls `again`; not, if they cannot be read. Throws an error that is not about absent events. */
+  static fetch(error: unknown, again: () => unknown) {
     if (!(error instanceof Absent)) throw error;
-    await error.#fetch();
-    again();
+    return error.#fetch().then(again, () => {});
   }
 }
 
@@ -371,9 +425,17 @@ export class IndexedEvents {
   #read: Map<PlacedSection, number> = new Map();
   #mostKept = MOST_KEPT;
   #leastKept = LEAST_KEPT;
+  /** How many sections a search reads at once: twice as many each time, because it may look at all. */
+  #ahead = 1;
+  #kept: number;
   #unpacked: Map<number, any[]> = new Map();
   /** Called when a section cannot be read. */
   damaged: () => void = () => {};
+
+  /** @param kept how many unpacked chunks are kept */
+  constructor(kept = KEPT) {
+    this.#kept = kept;
+  }
 
   /** Adds the next chunk and returns its events. Throws a `LogError` if they cannot be read. */
   push(bytes: Uint8Array, unpack: Unpack = unpackEvents): any[] {
@@ -394,15 +456,24 @@ export class IndexedEvents {
   }
 
   /** Adds the next chunks, which are read when they are needed. */
-  addSection(section: Section) {
+  addSection(section: Section, unpack?: Unpack) {
     const place = { chunk: this.#chunks.length, first: this.length };
     this.#sections.push({ ...section, ...place, state: null, reading: null });
-    for (const count of section.counts) this.add(null, count);
+    for (const count of section.counts) this.add(null, count, unpack);
   }
 
   /** Reads what is not there yet of the sections of the events from one index to another; null: nothing. */
-  fetch(from: number, to: number): Promise<unknown> | null {
-    const sections = this.#sections.slice(this.#sectionOf(from), this.#sectionOf(to) + 1);
+  fetch(from: number, to: number) {
+    return this.#need(this.#sections.slice(this.#sectionOf(from), this.#sectionOf(to) + 1));
+  }
+
+  /** Reads what is not there yet of the sections of some events; null: nothing. */
+  fetchEach(indexes: Set<number>) {
+    return this.#need([...indexes].map((index) => this.#sections[this.#sectionOf(index)]));
+  }
+
+  #need(sections: PlacedSection[]): Promise<unknown> | null {
+    this.#ahead = 1;
     const absent = sections.filter(({ chunk }) => !this.#chunks[chunk].bytes);
     this.#leastKept = Math.max(LEAST_KEPT, 2 * sections.length);
     for (const section of sections) this.#note(section);
@@ -458,9 +529,12 @@ export class IndexedEvents {
   }
 
   #missing(section: PlacedSection): never {
-    throw new Absent(() => {
-      this.#leastKept++; // a search may need all that it has asked for at once
-      return this.#fetch(section);
+    throw new Absent(async () => {
+      const at = this.#sections.indexOf(section);
+      const sections = this.#sections.slice(at, at + this.#ahead);
+      this.#ahead *= 2;
+      this.#leastKept += sections.length; // a search may need all that it has asked for at once
+      await Promise.all(sections.map((one) => this.#fetch(one)));
     });
   }
 
@@ -488,7 +562,7 @@ export class IndexedEvents {
     const { bytes, first, unpack } = this.#chunks[number];
     const events = unpack(bytes ?? this.#missing(this.#sections[this.#sectionOf(first)]));
     this.#unpacked.set(number, events);
-    if (this.#unpacked.size > KEPT)
+    if (this.#unpacked.size > this.#kept)
       this.#unpacked.delete(this.#unpacked.keys().next().value ?? number);
     return events;
   }

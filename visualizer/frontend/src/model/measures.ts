@@ -12,7 +12,7 @@
  * scheduling, and `launched` to `ready` its own forward pass, which begins after `end`.
  */
 
-import { roomFor } from "./columns.ts";
+import { Integers, PairLists, roomFor } from "./columns.ts";
 import type { Facts } from "./events.ts";
 
 /** Tokens of a prefill or catch-up row. */
@@ -41,12 +41,12 @@ export const NOTHING: Record<CountName | TimeName, number> = Object.fromEntries(
 ]);
 
 export class Measures {
-  #columns = [
-    ...COUNTS.map((name) => ({ name, values: new Int32Array(64) })),
-    ...TIMES.map((name) => ({ name, values: new Float64Array(64) })),
-  ];
-  #chunks: Map<number, Chunk[]> = new Map();
-  #computed: Map<number, number[]> = new Map();
+  #counts = COUNTS.map((name) => ({ name, column: new Integers() }));
+  /** Of the times that few logs have, those that no step has stay empty. */
+  #times = TIMES.map((name, i) => ({ name, values: new Float64Array(i < 3 ? 64 : 0) }));
+  #chunks = new PairLists();
+  /** Bit k of a step's number: the pass of the step k before it. */
+  #computed = new Integers();
   firstStep = 1;
   length = 0;
 
@@ -55,8 +55,9 @@ export class Measures {
   }
 
   /** Tokens of prefill and catch-up rows in a step. */
-  chunks(step: number) {
-    return this.#chunks.get(step) ?? [];
+  chunks(step: number): Chunk[] {
+    const pairs = this.#chunks.at(step - this.firstStep);
+    return pairs.map(([request, count]) => ({ request, count }));
   }
 
   /**
@@ -64,13 +65,17 @@ export class Measures {
    * the step before; none if no pass was running; and also the step itself if no other step followed at once.
    */
   computed(step: number) {
-    return this.#computed.get(step) ?? [];
+    const bits = this.#computed.values[step - this.firstStep];
+    const passes: number[] = [];
+    for (let back = 0; bits >> back; back++) if ((bits >> back) & 1) passes.unshift(step - back);
+    return passes;
   }
 
   /** Adds `pass`, a step, to those that were computed while `step` was scheduled. */
-  addComputed(step: number, pass: number) {
-    const known = this.computed(step);
-    if (!known.includes(pass)) this.#computed.set(step, [...known, pass]);
+  addComputed(step: number, pass: number, all?: number) {
+    const index = step - this.firstStep;
+    const bits = this.#computed.values[index] || 0;
+    this.#computed.set(index, bits | (1 << (step - pass)), all);
   }
 
   /**
@@ -83,9 +88,10 @@ export class Measures {
   ) {
     const index = step - this.firstStep;
     if (index < 0 || index >= this.length) return;
-    for (const { name, values } of this.#columns) {
-      if (name in times) values[index] = times[name as keyof typeof times];
-      if (name === "end" && Number.isNaN(values[index])) values[index] = times.launched;
+    const own: Record<string, number> = times;
+    for (const column of this.#times) {
+      if (column.name in own) put(column, index, own[column.name]);
+      if (column.name === "end" && !(column.values[index] >= 0)) put(column, index, times.launched);
     }
   }
 
@@ -97,35 +103,43 @@ export class Measures {
   record(step: number, values: Record<string, number>, chunks: Chunk[]) {
     const index = step - this.firstStep;
     this.length = Math.max(this.length, index + 1);
-    for (const column of this.#columns) {
-      column.values = roomFor(column.values, index + 1);
-      column.values[index] = values[column.name];
-    }
-    if (chunks.length) this.#chunks.set(step, chunks);
+    for (const { name, column } of this.#counts) column.set(index, values[name]);
+    for (const column of this.#times) put(column, index, values[column.name]);
+    const pairs = chunks.map(({ request, count }) => [request, count] as const);
+    this.#chunks.set(index, pairs);
   }
 
   /** Takes the measures of some steps from an index. */
   restore({ step, counts, times, chunks, computed }: Facts["steps"], lastStep: number) {
+    const all = lastStep + 1 - this.firstStep;
     const from = step[0] - this.firstStep;
     this.length = from + step.length;
-    const columns = [...counts, ...times] as number[][]; // NaN for a time that the log does not have
-    for (const [number, column] of this.#columns.entries()) {
-      column.values = roomFor(column.values, this.length, lastStep + 1 - this.firstStep);
-      column.values.set(columns[number], from);
-    }
+    for (const [number, { column }] of this.#counts.entries())
+      for (let i = 0; i < step.length; i++) column.set(from + i, counts[number][i], all);
+    for (const [number, column] of this.#times.entries())
+      for (let i = 0; i < step.length; i++) put(column, from + i, times[number][i] as number, all); // NaN for a time that the log does not have
     for (let i = 0; i < step.length; i++) {
-      if (chunks[i].length)
-        this.#chunks.set(
-          step[i],
-          chunks[i].map(([request, count]) => ({ request, count })),
-        );
-      if (computed[i].length) this.#computed.set(step[i], computed[i]);
+      this.#chunks.set(from + i, chunks[i], all);
+      for (const pass of computed[i]) this.addComputed(step[i], pass, all);
     }
   }
 
   /** Publishes the arrays with one value per step. */
   publish() {
-    const arrays = this.#columns.map(({ name, values }) => [name, values.subarray(0, this.length)]);
+    const counts = this.#counts.map(({ name, column }) => ({ name, values: column.values }));
+    const arrays = [...counts, ...this.#times].map(({ name, values }) => [
+      name,
+      values.subarray(0, this.length),
+    ]);
     Object.assign(this, Object.fromEntries(arrays));
   }
+}
+
+/** Sets a time; NaN is not set before the first time of a column. */
+function put(column: { values: Float64Array }, index: number, time: number, all?: number) {
+  const { length } = column.values;
+  if (Number.isNaN(time) && !length) return;
+  column.values = roomFor(column.values, index + 1, all);
+  column.values.fill(NaN, length);
+  column.values[index] = time;
 }

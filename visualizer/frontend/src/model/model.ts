@@ -21,21 +21,11 @@ import { LogLines } from "./lines.ts";
 import { LogError } from "./log.ts";
 import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
 import { type RequestSpan, RequestSpans, rowKind } from "./request_spans.ts";
+import { type Status, type StepInfo, StepTable } from "./step_table.ts";
 import { TimeRecords } from "./time_records.ts";
 import { Heads } from "./waits.ts";
 import { Waterfall } from "./waterfall.ts";
 import type { Span } from "./words.ts";
-
-export type Status = "pending" | "running" | "finished" | "joined";
-
-/** a step's events */
-export interface StepInfo {
-  step: number;
-  from: number; // seq of the first
-  to: number; // seq of the last; less than `from` if there is none
-  status: Status;
-  scheduled: number | null; // seq of its step_scheduled
-}
 
 /** Events between two kept copies of the state: at most as many as between two states of an indexed log. */
 const KEYFRAME_EVERY = 1024;
@@ -64,10 +54,13 @@ export class Model {
   /** The log's lines, parsed when events are asked for; the chunks of an indexed log take their place. */
   #lines = new LogLines();
   #indexed: IndexedEvents | null = null;
+  #details: IndexedEvents | null = null;
+  /** The parts of `#details` that the last state of the index needs, by its first event. */
+  #needed: { first: number; parts: Set<number> } | null = null;
   /** Whether all of the log is known, because an index says it. */
   knowsAll = false;
   firstSeq = 0;
-  steps: StepInfo[] = [];
+  #steps = new StepTable();
   measures = new Measures() as Measures & MeasureArrays;
   /** The last step before a log that begins with a keyframe; 0 for the log of a whole run. */
   stepsBefore = 0;
@@ -115,34 +108,36 @@ export class Model {
    * Takes a part of what an index knows of a log, in place of a pass over its events. `restored` follows the last part.
    *
    * @param lastStep of the log
+   * @param part the number of the part
    */
-  restore(facts: Fact[], lastStep: number) {
+  restore(facts: Fact[], lastStep: number, details: IndexedEvents, part: number) {
     for (const fact of facts) {
       if (fact.type === "steps") this.#restoreSteps(fact, lastStep);
-      else if (fact.type === "finished") this.#times.restore(fact);
-      else if (fact.type === "request") this.#requestSpans.restore(fact);
+      else if (fact.type === "finished") this.#times.restore(fact, lastStep);
+      else if (fact.type === "request") this.#requestSpans.restore(fact, details, part);
       else if (fact.type === "run") this.#restoreRun(fact);
     }
   }
 
   /** @param events of the whole log; those that are looked at are read before, by `fetch` */
-  restored(events: IndexedEvents) {
+  restored(events: IndexedEvents, details: IndexedEvents) {
     this.#indexed = events;
+    this.#details = details;
     this.knowsAll = true;
     this.#requestSpans.named();
     this.measures.publish();
   }
 
+  /** If an index says them: percentiles of the times between tokens. */
+  itl: [name: string, value: number][] | null = null;
+
   #restoreSteps(fact: Facts["steps"], lastStep: number) {
-    for (const [i, step] of fact.step.entries()) {
-      const [from, to, scheduled] = [fact.first[i], fact.last[i], fact.scheduled[i]];
-      this.steps.push({ step, from, to, status: fact.status[i] as Status, scheduled });
-      if (fact.missing[i].length)
-        this.gaps.set(step, fact.missing[i] as Events["events_missing"][]);
-    }
+    this.#steps.restore(fact, lastStep);
+    for (const [i, missing] of fact.missing.entries())
+      if (missing.length) this.gaps.set(fact.step[i], missing as Events["events_missing"][]);
     this.measures.firstStep = this.firstStep;
     this.measures.restore(fact, lastStep);
-    this.#heads.restore(fact);
+    this.#heads.restore(fact, lastStep);
   }
 
   #restoreRun({ settings, classes, source, model, tokenizer, causes, ...run }: Facts["run"]) {
@@ -155,6 +150,7 @@ export class Model {
       stepsBefore: run.steps_before,
     });
     if (model && tokenizer) this.info = { model, tokenizer };
+    this.itl = run.itl;
     this.#heads.causes = new Set(causes);
     this.#times.hasTimes = run.has_times;
     this.#times.paused.intervals = run.pauses.map(([begin, end]) => ({ begin, end }));
@@ -191,7 +187,7 @@ export class Model {
   }
 
   get firstStep() {
-    return this.steps[0]?.step ?? 1;
+    return this.#steps.first;
   }
 
   get lastStep() {
@@ -199,7 +195,7 @@ export class Model {
   }
 
   get stepCount() {
-    return this.steps.length;
+    return this.#steps.length;
   }
 
   /** All requests in the order in which they appear in the log. */
@@ -241,7 +237,7 @@ export class Model {
   }
 
   stepInfo(step: number): StepInfo {
-    const info = this.steps[step - this.firstStep];
+    const info = this.#steps.at(step - this.firstStep);
     if (!info) {
       throw new RangeError(`there is no step ${step}: ${this.firstStep} to ${this.lastStep}`);
     }
@@ -259,23 +255,49 @@ export class Model {
 
   /** The step an event belongs to. */
   stepOf(seq: number) {
-    return this.steps[lastAtMost(this.steps, seq, (info) => info.from)]?.step ?? this.firstStep;
+    return this.firstStep + Math.max(0, this.#steps.indexOf(seq));
   }
 
   /** Calls `told` when events cannot be read that are needed. */
   onDamage(told: () => void) {
     if (this.#indexed) this.#indexed.damaged = told;
+    if (this.#details) this.#details.damaged = told;
   }
 
-  /** Reads what a step's frame needs and is not there yet; null: nothing. */
-  fetch(step: number) {
+  /** Reads what the frame of a step needs, and the tokens of a request, and is not there yet; null: nothing. */
+  fetch(step: number, selected: number | null = null): Promise<unknown> | null {
     const { from, to } = this.stepInfo(step);
     const first = step > this.firstStep ? from : this.firstSeq;
-    return this.#indexed?.fetch(first - this.firstSeq, to - this.firstSeq) ?? null;
+    const reading = this.#indexed?.fetch(first - this.firstSeq, to - this.firstSeq);
+    if (reading) return reading.then(() => this.#fetchDetails(step, selected));
+    return this.#fetchDetails(step, selected);
+  }
+
+  /** Reads the tokens of requests and nodes that live in a step. */
+  #fetchDetails(step: number, selected: number | null) {
+    const indexed = this.#indexed;
+    if (!indexed || !this.#details) return null;
+    const saved = indexed.stateBefore(this.stepInfo(step).from - this.firstSeq);
+    const first = saved?.first ?? 0;
+    if (this.#needed?.first !== first) {
+      const [fact] = saved ? (unpackFacts(saved.bytes()) as Facts["slice"][]) : [];
+      const ids = [...(fact?.requests ?? []), ...(fact?.nodes ?? []).map((node) => [node[4]])];
+      const parts = new Set(ids.flatMap(([id]) => this.request(id as number)?.part ?? []));
+      this.#needed = { first, parts };
+    }
+    const parts = new Set(this.#needed.parts);
+    const { requests } = this;
+    const begin = this.stepOf(this.firstSeq + first);
+    let at = firstWhere(requests.length, (index) => requests[index].appeared >= begin);
+    for (; at < requests.length && requests[at].appeared <= step; at++)
+      parts.add(requests[at].part as number);
+    parts.add(this.request(selected)?.part ?? 0);
+    return this.#details.fetchEach(parts);
   }
 
   async fetchAll() {
     await this.#indexed?.fetchAll();
+    await this.#details?.fetchAll();
   }
 
   /** Everything panels need for one step. Throws `Absent` unless its events are there. */
@@ -294,6 +316,7 @@ export class Model {
   stateAt(step: number): State {
     const { to } = this.stepInfo(step);
     const state = this.#nearest(to);
+    this.#cursor = null; // where tokens are absent, the state stays half done
     for (const event of this.eventsIn(state.seq + 1, to)) state.apply(event);
     this.#cursor = state;
     return state.copy();
@@ -301,7 +324,8 @@ export class Model {
 
   /** A state of its own from which to fold on to an event: the last one known before. */
   #nearest(to: number) {
-    const copy = this.#copies[lastAtMost(this.#copies, to, ({ seq }) => seq)];
+    const copies = this.#copies;
+    const copy = copies[firstWhere(copies.length, (index) => copies[index].seq > to) - 1];
     const saved = this.#indexed?.stateBefore(to + 1 - this.firstSeq);
     const least = saved ? this.firstSeq + saved.first - 1 : (copy?.seq ?? -1);
     const cursor = this.#cursor;
@@ -354,7 +378,8 @@ export class Model {
   /** The state before the first step's events. */
   #start() {
     const state = new State();
-    for (const event of this.eventsIn(this.firstSeq, this.steps[0].from - 1)) state.apply(event);
+    for (const event of this.eventsIn(this.firstSeq, this.stepInfo(this.firstStep).from - 1))
+      state.apply(event);
     return state;
   }
 
@@ -375,7 +400,7 @@ export class Model {
     const seq = type === "keyframe" ? event.seq : this.#live.seq + 1;
     try {
       if (this.#beginsStep(event)) this.#open(event);
-      const info = this.steps.at(-1);
+      const info = this.#steps.last;
       const step = info?.step ?? 0;
       this.#requestSpans.note(event, step, this.#live, info?.status !== "pending");
       if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
@@ -413,7 +438,7 @@ export class Model {
 
   #beginsStep(event: LogEvent) {
     const { type } = event;
-    const info = this.steps.at(-1);
+    const info = this.#steps.last;
     if (type === "run_started" || type === "keyframe") {
       if (this.#live.seq >= 0) throw new LogError(`${type} can only be the first event`);
       return false;
@@ -436,7 +461,7 @@ export class Model {
   }
 
   #open(event: LogEvent) {
-    const last = this.steps.at(-1);
+    const last = this.#steps.last;
     const next = (last?.step ?? this.#live.step) + 1;
     const step = event.type === "step_started" ? event.step : next;
     if (last && step !== next) throw new LogError(`step ${step} follows step ${last.step}`);
@@ -458,7 +483,7 @@ export class Model {
 
   #addStep(step: number, status: Status) {
     const { seq } = this.#live;
-    this.steps.push({ step, from: seq + 1, to: seq, status, scheduled: null });
+    this.#steps.push({ step, from: seq + 1, to: seq, status, scheduled: null });
     this.measures.firstStep = this.firstStep;
     this.#sums = { ...NOTHING };
     this.#chunks = [];
@@ -521,7 +546,7 @@ export class Model {
   #time({ step = this.#live.step, t = {} }: Events["step_finished"]) {
     const { start = NaN, scheduled = NaN, launched = NaN, ready = NaN, end = NaN } = t;
     const own = { start, scheduled, launched, ready };
-    const open = this.steps.at(-1)?.step ?? step;
+    const open = this.#steps.last?.step ?? step;
     if (step < open) this.measures.setTimes(step, own);
     else Object.assign(this.#sums, own);
     this.#sums.end = end;
@@ -537,7 +562,7 @@ export class Model {
   }
 
   #record() {
-    const info = this.steps.at(-1);
+    const info = this.#steps.last;
     if (!info) return;
     const { counts, running, reach, waitingCount, suspendedCount } = this.#live;
     const { unshared, ...others } = counts;
@@ -551,9 +576,4 @@ export class Model {
     });
     this.measures.record(info.step, this.#sums, this.#chunks);
   }
-}
-
-/** Index of the last item whose key is at most `limit`, -1 if there is none; keys ascend. */
-function lastAtMost<T>(items: T[], limit: number, key: (item: T) => number) {
-  return firstWhere(items.length, (index) => key(items[index]) > limit) - 1;
 }

@@ -31,9 +31,9 @@ const EDGE = 16; // less in the first and last tenth of the run
 /** The score of each step that is searched, those of the first `searched` events, in quarters of a point. */
 export function openingScores(model: Model, searched = SEARCHED) {
   const { happened, waiting, running } = model.measures;
-  const { steps, firstSeq } = model;
-  const beyond = steps.findIndex(({ to }) => to - firstSeq >= searched);
-  const count = beyond < 0 ? steps.length : Math.max(1, beyond);
+  const isLonger = model.events.length > searched;
+  const beyond = isLonger ? model.stepOf(model.firstSeq + searched) : model.lastStep + 1;
+  const count = Math.max(Number(isLonger), beyond - model.firstStep);
   const tenth = Math.floor(count / 10);
   return Array.from({ length: count }, (_, index) => {
     const isEdge = index < tenth || index >= count - tenth;

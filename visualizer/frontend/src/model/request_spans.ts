@@ -2,7 +2,7 @@
 
 import type { Events, Facts, LogEvent } from "./events.ts";
 import type { Content, RequestState, State } from "./fold.ts";
-import type { PackedList, PackedLists } from "./indexed_events.ts";
+import type { IndexedEvents, PackedList, PackedRows } from "./indexed_events.ts";
 import { laneOf } from "./lanes.ts";
 import { LogError } from "./log.ts";
 
@@ -33,59 +33,99 @@ export interface Mask {
 const NONE: never[] = [];
 const NOT_ADOPTED = { adopted: 0, source: "" };
 
-/** A field of a fact that is packed. */
-const packed = (list: unknown) => list as PackedList;
+/** What happened to a request: `RequestSpan` explains the names. */
+interface Life {
+  segments: Segment[];
+  before: Segment[];
+  tokenSteps: number[];
+  part?: number;
+}
 
-/** Contents that are unpacked; of too many, those that were unpacked first are given up. */
-const unpacked: Set<PackedContent> = new Set();
+/** What is unpacked of requests; of too much, what was unpacked first is given up. */
+const unpacked: Set<Unpacked> = new Set();
 const MOST_UNPACKED = 1000;
 
-/** The tokens of a request of an index, unpacked when they are looked at. */
-class PackedContent implements Content {
-  #lists: PackedLists[]; // tokens, texts, hashes and log probabilities
-  #row: number;
-  #known: Partial<Content> | null = null;
+/** Something that is unpacked when it is looked at. */
+abstract class Unpacked {
+  #known: Map<string, any[]> = new Map();
 
-  /** @param before the request before it: those of a part of the index share their lists */
-  constructor({ tokens, texts, hashes, logprobs }: Facts["request"], before?: PackedContent) {
-    const { lists, row } = packed(tokens);
-    this.#lists =
-      before && before.#lists[0] === lists
-        ? before.#lists
-        : [tokens, texts, hashes, logprobs].map((list) => packed(list).lists);
-    this.#row = row;
-  }
-
-  get tokens() {
-    return (this.#unpacked.tokens ??= this.#lists[0].numbers(this.#row));
-  }
-
-  get texts() {
-    return (this.#unpacked.texts ??= this.#lists[1].texts(this.#row));
-  }
-
-  get hashes() {
-    const hashes = (this.#unpacked.hashes ??= this.#lists[2].texts(this.#row));
-    return hashes.length ? hashes : undefined;
-  }
-
-  get logprobs() {
-    const known = this.#unpacked.logprobs;
+  protected once(name: string, unpack: () => any[]): any[] {
+    const known = this.#known.get(name);
     if (known) return known;
-    const logprobs: number[] = [];
-    for (const [at, value] of this.#lists[3].numbers(this.#row).entries())
-      if (value <= 0) logprobs[at] = value;
-    return (this.#unpacked.logprobs = logprobs);
-  }
-
-  get #unpacked() {
+    const list = unpack();
     if (unpacked.size >= MOST_UNPACKED && !unpacked.has(this))
       for (const first of [...unpacked].slice(0, MOST_UNPACKED / 2)) {
-        first.#known = null;
+        first.#known.clear();
         unpacked.delete(first);
       }
     unpacked.add(this);
-    return (this.#known ??= {});
+    this.#known.set(name, list);
+    return list;
+  }
+}
+
+/** The tokens and the life of a request of an index. */
+class PackedContent extends Unpacked implements Content, Life {
+  #details: IndexedEvents;
+  part: number;
+  #row: number;
+  #lives: PackedRows[];
+
+  /** @param part the part of the index that has it, in which it is the request `row` */
+  constructor(fact: Facts["request"], details: IndexedEvents, part: number) {
+    super();
+    this.#details = details;
+    this.part = part;
+    const lives = [fact.segments, fact.before] as unknown as PackedList<PackedRows>[];
+    this.#row = lives[0].row;
+    this.#lives = lives.map(({ lists }) => lists);
+  }
+
+  #list(name: "tokens" | "token_steps" | "logprobs", isText?: false): number[];
+  #list(name: "texts" | "hashes", isText: true): string[];
+  #list(name: keyof Facts["content"], isText = false) {
+    const unpack = () => {
+      const { lists } = this.#details.at(this.part)[name] as PackedList;
+      return isText ? lists.texts(this.#row) : lists.numbers(this.#row);
+    };
+    return this.once(name, unpack);
+  }
+
+  get tokens() {
+    return this.#list("tokens");
+  }
+
+  get texts() {
+    return this.#list("texts", true);
+  }
+
+  get hashes() {
+    const hashes = this.#list("hashes", true);
+    return hashes.length ? hashes : undefined;
+  }
+
+  get logprobs(): number[] {
+    return this.once("known", () => {
+      const logprobs: number[] = [];
+      for (const [at, value] of this.#list("logprobs").entries())
+        if (value <= 0) logprobs[at] = value;
+      return logprobs;
+    });
+  }
+
+  get tokenSteps(): number[] {
+    return this.once("steps", () => {
+      let step = 0;
+      return this.#list("token_steps").map((more) => (step += more));
+    });
+  }
+
+  get segments(): Segment[] {
+    return this.once("segments", () => this.#lives[0].rows(this.#row).map(segmentOf as any));
+  }
+
+  get before(): Segment[] {
+    return this.once("before", () => this.#lives[1].rows(this.#row).map(segmentOf as any));
   }
 }
 
@@ -126,13 +166,15 @@ export class RequestSpan {
   drafted: number[] = []; // positions of output tokens that were accepted drafts
   forced: number[] = []; // positions of output tokens that a tool or the grammar wrote
   masks: Mask[] = []; // by output token: what the request's grammar left to choose from
-  segments: Segment[] = [];
-  before: Segment[] = []; // those of its parent before the fork, or what a keyframe says of earlier steps
-  /** The step of each output token; of an index, what it is unpacked from. */
-  #tokenSteps: number[] | PackedList = [];
+  /** If an index says them: its latencies, see `facts.py`. */
+  latencies: { ttft: number | null; slowest: number } | null = null;
+  #life: Life;
 
   constructor(request: Seen) {
     this.content = request.content;
+    const { content } = request;
+    this.#life =
+      content instanceof PackedContent ? content : { segments: [], before: [], tokenSteps: [] };
     this.id = request.id;
     this.label = request.label;
     this.root = request.root;
@@ -150,16 +192,40 @@ export class RequestSpan {
     return `r${this.id}`;
   }
 
-  get tokenSteps(): number[] {
-    const own = this.#tokenSteps;
-    if (Array.isArray(own)) return own;
-    const steps = own.lists.numbers(own.row);
-    for (let at = 1; at < steps.length; at++) steps[at] += steps[at - 1];
-    return steps;
+  /** The step of each output token. */
+  get tokenSteps() {
+    return this.#life.tokenSteps;
   }
 
-  set tokenSteps(steps: number[] | PackedList) {
-    this.#tokenSteps = steps;
+  set tokenSteps(steps) {
+    this.#life.tokenSteps = steps;
+  }
+
+  get segments() {
+    return this.#life.segments;
+  }
+
+  set segments(segments) {
+    this.#life.segments = segments;
+  }
+
+  /** The segments of its parent before the fork, or what a keyframe says of earlier steps. */
+  get before() {
+    return this.#life.before;
+  }
+
+  set before(segments) {
+    this.#life.before = segments;
+  }
+
+  /** The step in which it appeared. */
+  get appeared() {
+    return this.forked?.step ?? this.arrived ?? 0;
+  }
+
+  /** The part of an index that has its tokens. */
+  get part() {
+    return this.#life.part;
   }
 
   get tokens() {
@@ -325,9 +391,9 @@ export class RequestSpans {
   }
 
   /** Takes a request from an index; `named` follows once all are taken. */
-  restore(fact: Facts["request"]) {
+  restore(fact: Facts["request"], details: IndexedEvents, part: number) {
     const { lane, admitted, shortfall, forked, finished } = fact;
-    const content = new PackedContent(fact, this.list.at(-1)?.content as PackedContent);
+    const content = new PackedContent(fact, details, part);
     const span = new RequestSpan({ ...fact, num_seqs: fact.n, content });
     span.index = fact.index;
     span.lane = lane === null ? null : this.firstLane + lane;
@@ -355,11 +421,9 @@ export class RequestSpans {
       const [step, reason, message, seq] = finished;
       span.finished = { step, reason, message, seq };
     }
-    span.tokenSteps = packed(fact.token_steps);
+    span.latencies = { ttft: fact.ttft, slowest: fact.slowest };
     span.drafted = made(fact.drafted, (place) => place);
     span.forced = made(fact.forced, (place) => place);
-    span.segments = made(fact.segments, segmentOf);
-    span.before = made(fact.before, segmentOf);
     for (const [at, mask] of fact.masks.entries())
       if (mask) span.masks[at] = { allowed: mask[0], wanted: mask[1], mass: mask[2] };
     this.laneCount = Math.max(this.laneCount, Number(lane ?? -1) + 1);

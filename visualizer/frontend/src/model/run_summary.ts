@@ -74,7 +74,7 @@ export class RunSummary {
     for (const span of requests) {
       const end = span.finished?.reason ?? "unfinished";
       ends[end] = (ends[end] ?? 0) + 1;
-      const ttft = this.#count(span, stepGaps, inARow);
+      const ttft = span.latencies ? this.#take(span) : this.#count(span, stepGaps, inARow);
       if (ttft !== null) ttfts.set(ttft, (ttfts.get(ttft) ?? 0) + 1);
       const [admission] = span.admissions;
       if (span.root === span.id && admission && !admission.resumed) {
@@ -100,7 +100,7 @@ export class RunSummary {
       requests: requests.length,
       ends,
       ttft: percentiles(ttfts),
-      itl: percentiles(this.#gaps),
+      itl: model.itl?.map(([name, value]) => ({ name, value })) ?? percentiles(this.#gaps),
       good,
       preemptions: total(measures.preempted),
       drafted,
@@ -113,6 +113,14 @@ export class RunSummary {
       waited: waits.reduce((sum, { amount }) => sum + amount, 0),
       waitUnit,
     };
+  }
+
+  /** Takes a request's times from an index. Returns the time to its first token. */
+  #take({ id, finished, latencies }: RequestSpan) {
+    const { ttft, slowest } = latencies as NonNullable<RequestSpan["latencies"]>;
+    if (ttft !== null && isWhole(finished))
+      this.#ended.set(id, { ttft, longest: slowest, itl: slowest });
+    return ttft;
   }
 
   /**
@@ -140,8 +148,7 @@ export class RunSummary {
     const isKnown = tokenSteps.length && arrivedAt !== null;
     const first = endOf(this.model, tokenSteps[0]);
     const ttft = isKnown ? unpaused(this.model, arrivedAt, first) : NaN;
-    const isGone = finished && ["stop", "length"].includes(finished.reason);
-    if (isGone && !Number.isNaN(ttft)) {
+    if (isWhole(finished) && !Number.isNaN(ttft)) {
       this.#ended.set(id, { ttft, longest });
       this.#open.delete(id);
     } else this.#open.set(id, { counted: tokenSteps.length, longest });
@@ -181,6 +188,8 @@ export class RunSummary {
   }
 }
 
+const isWhole = (end: RequestSpan["finished"]) => end && ["stop", "length"].includes(end.reason);
+
 const endOf = ({ measures, firstStep }: Model, step: number) =>
   measures.end[step - firstStep] ?? NaN;
 
@@ -208,7 +217,8 @@ function slowestGap(gaps: number[]) {
 /** Which limits a request broke so far. */
 export function lateness(model: Model, { request, ttft }: RequestTime, slo: Slo) {
   if (model.waterfall.unit !== "us") return { first: false, gaps: false };
-  const gaps = slowestGap(gapsOf(model, request.tokenSteps)) > slo.itl;
+  const slowest = request.latencies?.slowest ?? slowestGap(gapsOf(model, request.tokenSteps));
+  const gaps = slowest > slo.itl;
   return { first: ttft !== null && ttft > slo.ttft, gaps };
 }
 

@@ -3,6 +3,7 @@
  * finished steps. `visualizer/reading/waterfall/records.py` collects the same.
  */
 
+import { BlockedHeads, Integers, nameOf, numberOf, PairLists, roomFor } from "./columns.ts";
 import type { Events, Facts, LogEvent } from "./events.ts";
 import type { State } from "./fold.ts";
 import { PausedTime } from "./paused_time.ts";
@@ -19,15 +20,58 @@ export interface Step {
   decodes: number; // rows that decode
   prefills: number; // rows that compute more, also again
   blocked: Events["Blocked"] | null; // the head of the queue
-  skipped: Map<number, string> | null; // reason of each request that got no tokens
+  skipped: [request: number, reason: string][]; // those that got no tokens
   failed: boolean; // whether its scheduling failed
   isAfterGap: boolean; // whether messages of a foreign log are missing since the step before
+}
+
+const COUNTS = ["number", "decodes", "prefills", "failed", "isAfterGap"] as const;
+const TIMES = ["begin", "launched", "ready", "end"] as const;
+const columns = <Name extends string, Column>(names: readonly Name[], column: () => Column) =>
+  Object.fromEntries(names.map((name) => [name, column()])) as Record<Name, Column>;
+
+/** Finished steps, as columns: a long log has a million of them. */
+export class StepRecords {
+  length = 0;
+  counts = columns(COUNTS, () => new Integers());
+  times = columns(TIMES, () => new Float64Array(64));
+  heads = new BlockedHeads();
+  #skipped = new PairLists();
+
+  push(step: Step) {
+    this.add(
+      Object.fromEntries(Object.entries(step).map(([name, value]) => [name, [value]])) as any,
+    );
+  }
+
+  /** Adds steps as columns. `all` is how many there will be in the end, if that is known. */
+  add(steps: { [Name in keyof Step]: ArrayLike<Step[Name]> }, all?: number) {
+    const from = this.length;
+    const { blocked, skipped } = steps;
+    this.length += skipped.length;
+    for (const name of TIMES) {
+      this.times[name] = roomFor(this.times[name], this.length, all);
+      this.times[name].set(steps[name], from);
+    }
+    for (let i = 0; i < skipped.length; i++) {
+      for (const name of COUNTS) this.counts[name].set(from + i, Number(steps[name][i]), all);
+      const head = blocked[i];
+      if (head) this.heads.set(from + i, head, all);
+      const whys = skipped[i].map(([request, why]) => [request, numberOf(why)] as const);
+      if (whys.length) this.#skipped.set(from + i, whys, all);
+    }
+  }
+
+  /** Why a request got no tokens. */
+  skipped(index: number, id: number) {
+    return nameOf(this.#skipped.at(index).find(([request]) => request === id)?.[1] ?? 0);
+  }
 }
 
 const MEMORY = new Set(["no_free_blocks", "whole_sequence", "reserved_blocks", "expected_tokens"]);
 
 export class TimeRecords {
-  steps: Step[] = [];
+  steps = new StepRecords();
   paused = new PausedTime();
   hasTimes = true;
   spans: RequestSpans;
@@ -53,7 +97,7 @@ export class TimeRecords {
         step.failed = false;
         step.blocked = event.blocked ?? null;
         if (event.blocked) this.#blocked(step.number, event.blocked, state);
-        if (event.skipped.length) step.skipped = new Map(event.skipped);
+        step.skipped = event.skipped;
         this.#plan(step, event.rows, state);
         break;
       }
@@ -79,21 +123,8 @@ export class TimeRecords {
   }
 
   /** Takes some finished steps from an index. */
-  restore({ number, decodes, prefills, blocked, skipped, failed, ...fact }: Facts["finished"]) {
-    for (let i = 0; i < number.length; i++)
-      this.steps.push({
-        number: number[i],
-        begin: fact.begin[i] as number,
-        launched: fact.launched[i] as number,
-        ready: fact.ready[i] as number,
-        end: fact.end[i] as number,
-        decodes: decodes[i],
-        prefills: prefills[i],
-        blocked: blocked[i],
-        skipped: skipped[i].length ? new Map(skipped[i]) : null,
-        failed: failed[i],
-        isAfterGap: fact.is_after_gap[i],
-      });
+  restore(fact: Facts["finished"], all: number) {
+    this.steps.add({ ...fact, isAfterGap: fact.is_after_gap } as any, all);
   }
 
   /**
@@ -145,6 +176,6 @@ export class TimeRecords {
 
 function unfinished(number: number): Step {
   const times = { begin: NaN, launched: NaN, ready: NaN, end: NaN };
-  const nothing = { decodes: 0, prefills: 0, blocked: null, skipped: null };
+  const nothing = { decodes: 0, prefills: 0, blocked: null, skipped: [] };
   return { number, ...times, ...nothing, failed: false, isAfterGap: false };
 }

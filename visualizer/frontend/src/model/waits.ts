@@ -4,6 +4,7 @@
  * admits none, and neither does a static batch that has not finished.
  */
 
+import { BlockedHeads } from "./columns.ts";
 import type { Events, Facts } from "./events.ts";
 import type { State } from "./fold.ts";
 import { lacks } from "./knowledge.ts";
@@ -21,13 +22,15 @@ const NOT_ASKED: Wait = { reason: null, head: null };
 export class Heads {
   /** The causes of waits so far. */
   causes: Set<string> = new Set();
-  #blocked: Map<number, Events["Blocked"]> = new Map();
+  /** The first step that is known. */
+  #first: number | null = null;
+  #heads = new BlockedHeads();
   /** Waiting requests that the policy deferred, by step. */
   #deferred: Map<number, Map<number, string>> = new Map();
 
   /** Records a step_scheduled that is about to be applied to `state`. */
   note({ blocked, skipped }: Events["step_scheduled"], step: number, state: State) {
-    if (blocked) this.#blocked.set(step, blocked);
+    if (blocked) this.#block(step, blocked);
     if (state.suspendedCount) this.causes.add("preempted");
     if (blocked && state.waitingCount > state.suspendedCount) this.causes.add(blocked[1]);
     if (!blocked && lacks(state, "waiting_reasons") && state.waitingCount > state.suspendedCount)
@@ -38,17 +41,26 @@ export class Heads {
   }
 
   /** Takes some steps from an index. */
-  restore({ step, blocked, deferred }: Facts["steps"]) {
-    for (const [i, number] of step.entries()) {
+  restore({ step, blocked, deferred }: Facts["steps"], lastStep: number) {
+    for (let i = 0; i < step.length; i++) {
       const head = blocked[i];
-      if (head) this.#blocked.set(number, head);
-      if (deferred[i].length) this.#deferred.set(number, new Map(deferred[i]));
+      if (head) this.#block(step[i], head, lastStep);
+      if (deferred[i].length) this.#deferred.set(step[i], new Map(deferred[i]));
     }
+  }
+
+  #block(step: number, blocked: Events["Blocked"], lastStep?: number) {
+    this.#first ??= step;
+    this.#heads.set(step - this.#first, blocked, lastStep && lastStep + 1 - this.#first);
+  }
+
+  #blocked(step: number) {
+    return this.#heads.at(step - (this.#first ?? 0));
   }
 
   /** Why the head of the queue was not admitted in a step, and how many were put off, by reason. */
   inStep(step: number) {
-    const [head = null, reason = null] = this.#blocked.get(step) ?? [];
+    const [head = null, reason = null] = this.#blocked(step) ?? [];
     const putOff = { policy: 0, adapter_slot: 0 };
     for (const why of this.#deferred.get(step)?.values() ?? []) putOff[why as "policy"]++;
     return { reason, head, deferred: putOff };
@@ -56,7 +68,7 @@ export class Heads {
 
   /** Why a request waited that was in the queue when this step had been scheduled. */
   waitAt(step: number, id: number): Wait {
-    return waitIn(this.#blocked.get(step), this.#deferred.get(step), id);
+    return waitIn(this.#blocked(step), this.#deferred.get(step), id);
   }
 }
 

@@ -6,7 +6,7 @@
 import { firstWhere } from "./columns.ts";
 import { reasons } from "./messages.ts";
 import { historyOf, isRow, type RequestSpan, type Segment } from "./request_spans.ts";
-import type { Step, TimeRecords } from "./time_records.ts";
+import type { StepRecords, TimeRecords } from "./time_records.ts";
 import { FOR_ALL } from "./waits.ts";
 
 export interface Span {
@@ -55,16 +55,22 @@ const NEIGHBOURS = 3;
 export class Waterfall {
   #known: Map<number, RequestTime> = new Map();
   #records;
-  #steps;
+  #steps: StepRecords;
+  #times: StepRecords["times"];
   /** How much longer the decodes of each step took because of its prefills, by the step's index. */
-  #others;
+  #others: Float64Array | null = null;
   unit: "us" | "steps";
 
   constructor(records: TimeRecords) {
     this.#records = records;
     this.unit = records.hasTimes ? "us" : "steps";
-    this.#steps = records.hasTimes ? records.steps : records.steps.map(asUnit);
-    this.#others = othersPrefill(this.#steps);
+    this.#steps = records.steps;
+    const inUnits = (from: number) =>
+      Float64Array.from({ length: records.steps.length }, (_, index) => from + index);
+    this.#times = records.steps.times;
+    if (records.hasTimes) return;
+    const [begin, end] = [inUnits(0), inUnits(1)];
+    this.#times = { begin, launched: begin, ready: end, end };
   }
 
   /** The times of all requests, in order of appearance. */
@@ -89,7 +95,7 @@ export class Waterfall {
     const sum = (causes: string[]) =>
       causes.reduce((total, cause) => total + (byCause[cause] ?? 0), 0);
     const arrived = this.arrived(request);
-    const first = request.firstToken === null ? null : this.#steps[request.firstToken].end;
+    const first = request.firstToken === null ? null : this.#times.end[request.firstToken];
     const firstToken = first === null || arrived === null ? null : first - arrived;
     const paused =
       this.unit === "us" ? this.#records.paused.between(Number(arrived), Number(first)) : 0;
@@ -112,50 +118,54 @@ export class Waterfall {
   }
 
   #spans(request: RequestSpan): Span[] {
-    const steps = this.#steps;
+    const { length } = this.#steps;
+    const number = this.#steps.counts.number.values;
+    const times = this.#times;
     const arrived = this.arrived(request);
     const rows = historyOf(request).filter(isRow);
-    const end = Math.min(request.endsAt ?? steps.length, steps.length);
+    const end = Math.min(request.endsAt ?? length, length);
     // A request may have been sent before a step ended that the log has before its arrival.
     let first = request.beginsAt;
-    while (arrived !== null && first && steps[first - 1].end > arrived) first--;
+    while (arrived !== null && first && times.end[first - 1] > arrived) first--;
     const spans: Span[] = [];
     let at = 0; // in `rows`
     for (let index = first; index < end; index++) {
-      const step = steps[index];
-      while (at < rows.length && Number(rows[at].to) < step.number) at++;
-      const row = rows[at]?.from <= step.number ? rows[at] : null;
-      const before = index ? steps[index - 1].end : 0;
+      const step = number[index];
+      const ends = times.end[index];
+      while (at < rows.length && Number(rows[at].to) < step) at++;
+      const row = rows[at]?.from <= step ? rows[at] : null;
+      const before = index ? times.end[index - 1] : 0;
       let start = arrived === null ? before : Math.max(before, arrived);
-      if (arrived === null && !index) start = Math.min(step.begin, step.launched);
-      if (start >= step.end) continue;
+      if (arrived === null && !index) start = Math.min(times.begin[index], times.launched[index]);
+      if (start >= ends) continue;
       const begins = spans.length;
       this.#tile(request, index, row, start, (from, to, cause, about = null) => {
         if (to <= from) return;
         const last = spans[spans.length - 1];
         if (spans.length > begins && last.cause === cause && last.about === about) last.end = to;
-        else spans.push({ start: from, end: to, cause, step: step.number, about });
+        else spans.push({ start: from, end: to, cause, step, about });
       });
     }
     return spans;
   }
 
   #tile(request: RequestSpan, index: number, row: Segment | null, start: number, emit: Emit) {
-    const step = this.#steps[index];
-    if (step.isAfterGap && start < step.begin) {
-      emit(start, step.begin, "unknown");
-      start = step.begin;
+    const times = this.#times;
+    const begin = times.begin[index];
+    if (this.#steps.counts.isAfterGap.values[index] && start < begin) {
+      emit(start, begin, "unknown");
+      start = begin;
     }
-    const launched = Math.max(start, step.launched);
-    const ready = Math.max(start, step.ready);
+    const launched = Math.max(start, times.launched[index]);
+    const ready = Math.max(start, times.ready[index]);
     const computes = row !== null && !isInVain(row);
     const [cause, about]: [string, number | null] = computes
       ? ["between_passes", null]
-      : absent(request, step, row);
+      : absent(request, this.#steps, index, row);
     this.#cut(start, launched, cause, about, emit);
     if (computes) this.#computed(row, index, launched, ready, emit);
     else emit(launched, ready, cause, about);
-    this.#cut(ready, step.end, cause, about, emit);
+    this.#cut(ready, times.end[index], cause, about, emit);
   }
 
   /** Emits a time in which no pass ran, and its paused parts. */
@@ -179,35 +189,38 @@ export class Waterfall {
     const middle = start + Math.floor(((end - start) * recomputed) / count);
     emit(start, middle, "recomputed");
     if (kind !== "decode") return emit(middle, end, row.reachesOutput ? "decode" : "prefill");
+    this.#others ??= othersPrefill(this.#steps, this.#times);
     const cut = Math.max(middle, end - this.#others[index]);
     emit(middle, cut, "decode");
     emit(cut, end, "others_prefill");
   }
 }
 
-function asUnit(step: Step, index: number): Step {
-  return { ...step, begin: index, launched: index, ready: index + 1, end: index + 1 };
-}
-
 /** Whether a row was computed in vain, or not at all. What is computed after a request's end is no time of it. */
 export const isInVain = ({ wasted }: Segment) => wasted !== undefined && wasted !== "ended";
 
 /** Why a request has no row in a step, and which request that is about. */
-function absent(request: RequestSpan, step: Step, row: Segment | null): [string, number | null] {
+function absent(
+  request: RequestSpan,
+  steps: StepRecords,
+  index: number,
+  row: Segment | null,
+): [string, number | null] {
   const { forked, examined, admitted } = request;
+  const step = steps.counts.number.values[index];
   const away = historyOf(request).find(
-    ({ kind, from, to }) =>
-      kind === "preempted" && from <= step.number && step.number <= (to ?? Infinity),
+    ({ kind, from, to }) => kind === "preempted" && from <= step && step <= (to ?? Infinity),
   );
   if (away) return ["preempted", away.by ?? null];
-  if (step.number < examined) return ["step_in_progress", null];
-  const id = forked && step.number <= forked.step ? forked.parent : request.id;
-  const own = step.skipped?.get(id);
+  if (step < examined) return ["step_in_progress", null];
+  const id = forked && step <= forked.step ? forked.parent : request.id;
+  const own = steps.skipped(index, id);
   if (own) return [own, null];
-  if (step.failed || row) return ["failed_step", null];
-  const isAdmitted = admitted !== null && admitted.step <= step.number;
-  if (!step.blocked || isAdmitted) return ["unknown", null];
-  const [head, reason] = step.blocked;
+  if (steps.counts.failed.values[index] || row) return ["failed_step", null];
+  const isAdmitted = admitted !== null && admitted.step <= step;
+  const blocked = steps.heads.at(index);
+  if (!blocked || isAdmitted) return ["unknown", null];
+  const [head, reason] = blocked;
   return [reason, head === id || FOR_ALL.has(reason) ? null : head];
 }
 
@@ -215,24 +228,29 @@ function absent(request: RequestSpan, step: Step, row: Segment | null): [string,
  * Compares each step that decodes and prefills with steps nearby that only decode: see `_infer_others_prefill` in
  * `records.py`.
  */
-function othersPrefill(steps: Step[]): Float64Array {
+function othersPrefill(steps: StepRecords, { launched, ready }: StepRecords["times"]) {
+  const [decodes, prefills] = [steps.counts.decodes.values, steps.counts.prefills.values];
   /** Indexes of the steps that only decode, by number of decodes. */
-  const indexes = steps.flatMap(({ decodes, prefills, failed }, index) =>
-    decodes && !prefills && !failed ? index : [],
-  );
-  const alone = Map.groupBy(indexes, (index) => steps[index].decodes);
+  const alone: Map<number, number[]> = new Map();
+  for (let index = 0; index < steps.length; index++) {
+    if (!decodes[index] || prefills[index] || steps.counts.failed.values[index]) continue;
+    const group = alone.get(decodes[index]);
+    if (group) group.push(index);
+    else alone.set(decodes[index], [index]);
+  }
   const sizes = [...alone.keys()].sort((a, b) => b - a);
   const others = new Float64Array(steps.length);
-  for (const [index, { decodes, prefills, launched, ready }] of steps.entries()) {
-    if (!decodes || !prefills || !sizes.length) continue;
+  for (let index = 0; index < steps.length; index++) {
+    const own = decodes[index];
+    if (!own || !prefills[index] || !sizes.length) continue;
     const size = sizes.reduce((best, one) =>
-      Math.abs(one - decodes) < Math.abs(best - decodes) ? one : best,
+      Math.abs(one - own) < Math.abs(best - own) ? one : best,
     );
     const group = alone.get(size) ?? [];
     const at = firstWhere(group.length, (one) => group[one] >= index);
     const near = group.slice(Math.max(0, at - NEIGHBOURS), at + NEIGHBOURS);
-    const took = near.map((one) => steps[one].ready - steps[one].launched).sort((a, b) => a - b);
-    others[index] = Math.max(0, ready - launched - took[(took.length - 1) >> 1]);
+    const took = near.map((one) => ready[one] - launched[one]).sort((a, b) => a - b);
+    others[index] = Math.max(0, ready[index] - launched[index] - took[(took.length - 1) >> 1]);
   }
   return others;
 }

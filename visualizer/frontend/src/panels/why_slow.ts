@@ -112,7 +112,7 @@ export class WhySlow extends Part {
     try {
       answer = whyMissed(model, this.id);
     } catch (error) {
-      return void Absent.fetch(error, () => this.writeMissed(context)).catch(() => {});
+      return void Absent.fetch(error, () => this.writeMissed(context));
     }
     const sentences = missedWords(model, answer).flatMap((words) => [
       ...wordNodes(words, context),

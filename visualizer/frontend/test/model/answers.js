@@ -12,6 +12,7 @@ import { lacks } from "../../src/model/knowledge.ts";
 import { stuck } from "../../src/model/stuck.ts";
 import { causeRows } from "../../src/model/waterfall_words.ts";
 import { missedWords, whyMissed } from "../../src/model/why_missed.ts";
+import { stepsOf } from "./events.js";
 import { parseLog } from "./read.js";
 
 const [folder] = process.argv.slice(2);
@@ -24,7 +25,7 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
     const words = missedWords(model, answer).slice(1).map(plain);
     return { ...answer, words };
   });
-  const queues = model.steps
+  const queues = stepsOf(model)
     .filter(({ scheduled }) => scheduled !== null)
     .map(({ step }) => [step, stuck(model, step)]);
   const marks = model.waterfall

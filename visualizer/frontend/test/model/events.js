@@ -1,4 +1,8 @@
-/** Events for hand-made logs: one short function per kind of event. */
+/** Events for hand-made logs: one short function per kind of event; and what tests ask of a model. */
+
+/** All steps of a model. */
+export const stepsOf = (model) =>
+  Array.from({ length: model.stepCount }, (_, index) => model.stepInfo(model.firstStep + index));
 
 /** Memory of 6 blocks of 2 slots, budget 8, batch 3, by default. */
 export function started(settings = {}, classes = {}) {

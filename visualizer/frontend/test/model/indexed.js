@@ -12,6 +12,8 @@ import { ClusterModel } from "../../src/cluster/cluster_model.ts";
 import { LogReader } from "../../src/host/log_reader.ts";
 import { Model, plain, sentence } from "../../src/model/index.ts";
 import { keyframe } from "../../src/model/keyframe.ts";
+import { RunSummary } from "../../src/model/run_summary.ts";
+import { stepsOf } from "./events.js";
 
 const folder = process.argv[2];
 const files = readdirSync(folder);
@@ -70,21 +72,25 @@ for (const file of files.filter((name) => name.endsWith(".index"))) {
   // What the index knows is what a pass over the events finds.
   const spans = ({ requests }) =>
     requests.map(({ content, ...span }, i) => {
-      const { tokens, texts, hashes, logprobs, tokenSteps } = requests[i];
-      return { ...span, tokens, texts, hashes, logprobs, tokenSteps };
+      const { tokens, texts, hashes, logprobs, tokenSteps, segments, before } = requests[i];
+      const lists = { tokens, texts, hashes, logprobs, tokenSteps, segments, before };
+      return { ...span, ...lists, latencies: null };
     });
   assert.deepEqual(spans(model), spans(whole), file);
-  for (const name of ["steps", "gaps", "info", "settings", "classes", "source"])
+  for (const name of ["gaps", "info", "settings", "classes", "source"])
     assert.deepEqual(model[name], whole[name], `${file}: ${name}`);
   for (const name of ["expertLoads", "waitCauses", "laneCount", "stepsBefore", "firstSeq"])
     assert.deepEqual(model[name], whole[name], `${file}: ${name}`);
+  assert.deepEqual(stepsOf(model), stepsOf(whole));
   assert.deepEqual(model.measures, whole.measures);
   assert.deepEqual(model.paused.intervals, whole.paused.intervals);
   if (!whole.stepCount) continue;
+  const slo = { ttft: 40_000, itl: 5_000 };
+  assert.deepEqual(new RunSummary(model).of(slo), new RunSummary(whole).of(slo));
   const times = ({ waterfall }) =>
     waterfall.all().map(({ request, ...time }) => [request.id, time]);
   assert.deepEqual(times(model), times(whole));
-  for (const { step } of whole.steps) {
+  for (const { step } of stepsOf(whole)) {
     assert.deepEqual(model.waitIn(step), whole.waitIn(step));
     assert.deepEqual(model.measures.chunks(step), whole.measures.chunks(step));
     assert.deepEqual(model.measures.computed(step), whole.measures.computed(step));
@@ -99,7 +105,7 @@ for (const file of files.filter((name) => name.endsWith(".index"))) {
     state.requests.list().map(({ content }) => content.hashes),
     [state.counts, state.reach, state.waitingCount, state.suspendedCount],
   ];
-  const { steps } = whole;
+  const steps = stepsOf(whole);
   // A page reads only the events around the steps that it shows. (The state of "slices" is damaged.)
   const lazy = new LogReader(readFileSync(join(folder, file)), undefined, undefined, true);
   await lazy.follow(() => {});

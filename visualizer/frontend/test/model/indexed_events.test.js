@@ -33,6 +33,7 @@ test("of a long log the sections that were needed last stay in memory", async ()
 
 test("a search keeps all sections that it has asked for, so that it ends", async () => {
   const events = eventsOf(100);
-  for (let i = 0; i < 60; i++) await Absent.fetch(isRead(events, i), () => {});
+  for (let i = 0; i < 60; i++)
+    if (isRead(events, i) !== true) await Absent.fetch(isRead(events, i), () => {});
   for (let i = 0; i < 60; i++) assert.equal(isRead(events, i), true);
 });

@@ -225,7 +225,7 @@ test("with at most thirty live admitted requests, no two look alike in any step 
   let most = 0;
   for (let seed = 1; seed <= 150; seed++) {
     const model = new Model(randomLog(seed, MARKS));
-    for (const { step: number } of model.steps) {
+    for (const { step: number } of make.stepsOf(model)) {
       const live = liveIn(model, number);
       most = Math.max(most, live.length);
       assert.deepEqual(alikeIn(live), [], `seed ${seed}, step ${number}`);
@@ -238,7 +238,7 @@ test("with more, only requests that were admitted to a full house repeat a mark"
   let repeats = 0;
   for (let seed = 1; seed <= 150; seed++) {
     const model = new Model(randomLog(seed, MARKS + 12));
-    for (const { step: number } of model.steps) {
+    for (const { step: number } of make.stepsOf(model)) {
       for (const [, { id, lanedAt }] of alikeIn(liveIn(model, number))) {
         const others = liveIn(model, lanedAt).length - 1;
         assert.ok(others >= MARKS, `seed ${seed}, step ${number}: r${id} repeats a mark`);

@@ -57,7 +57,7 @@ function readIn(pieces) {
 function told(model) {
   const steps = [model.firstStep, (model.firstStep + model.lastStep) >> 1, model.lastStep];
   return {
-    steps: model.steps,
+    steps: make.stepsOf(model),
     lives: model.requests,
     measures: { ...model.measures },
     frames: steps.map((step) => core(model.frame(step).state)),

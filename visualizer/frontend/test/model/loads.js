@@ -8,11 +8,12 @@
 import { readFileSync } from "node:fs";
 import { loadWords } from "../../src/model/expert_loads.ts";
 import { Model } from "../../src/model/index.ts";
+import { stepsOf } from "./events.js";
 import { parseLog } from "./read.js";
 
 const { events } = parseLog(readFileSync(process.argv[2], "utf8"));
 const model = new Model(events);
-const said = model.steps.flatMap(({ step }) => {
+const said = stepsOf(model).flatMap(({ step }) => {
   const { loads } = model.frame(step).story;
   return loads ? [[loads.step, loadWords(loads.layers)]] : [];
 });

@@ -75,7 +75,7 @@ test("a log that begins with a keyframe is a part of a run, and so is one that l
 test("a step ends with its commit; arrivals, aborts and clearings belong to the next", () => {
   const one = model(started(), firstStep, arrived(2, "x"), make.ended(2, "abort"));
   assert.deepEqual(
-    one.steps.map(({ status }) => status),
+    make.stepsOf(one).map(({ status }) => status),
     ["finished", "pending"],
   );
   assert.deepEqual(one.frame(1).waiting, []);
