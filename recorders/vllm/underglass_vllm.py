@@ -201,7 +201,9 @@ class Recorder:
                 "chunked_prefill": bool(config.enable_chunked_prefill),
                 "whole_sequence": bool(getattr(scheduler, "scheduler_reserve_full_isl", False)),
                 "prefix_cache": bool(self._pool.enable_caching),
-                "async_scheduling": isinstance(scheduler, AsyncScheduler),
+                # A server that has it off can still be given the class for it.
+                "async_scheduling": isinstance(scheduler, AsyncScheduler)
+                and bool(config.async_scheduling),
             }
             | {
                 name: getattr(config, name)
