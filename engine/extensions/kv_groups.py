@@ -69,13 +69,19 @@ class Group(msgspec.Struct, frozen=True):
 
     def first_needed(self, num_computed: int) -> int:
         """Return the index of the first block that the next token reads, or continues."""
-        behind = {"full": 0, "window": num_computed - self.window + 1, "linear": num_computed - 1}
-        return max(behind[self.kind], 0) // self.block_size
+        if self.kind == "full":
+            return 0
+        return max(num_computed - self.reads + 1, 0) // self.block_size
+
+    @property
+    def reads(self) -> int:
+        """The tokens that a token reads, itself included; linear layers read the state before it."""
+        return 2 if self.kind == "linear" else self.window
 
     @property
     def blocks_of_hit(self) -> int:
         """The number of blocks before the end of a prefix that a hit needs; full attention: all."""
-        return self.blocks_for(self.window - 1) if self.kind == "window" else 1
+        return self.blocks_for(self.reads - 1)
 
     def most_blocks(self, tokens: int, in_flight: int) -> int:
         """Return how many blocks a request of so many tokens holds at most at any time.
