@@ -193,6 +193,7 @@ class GroupedCache(HashCache):
             alike.setdefault(self.groups[group], []).append(at)
         self._alike = list(alike.items())
         self._computing: set[tuple[int, bytes]] = set()  # states of linear layers of this step
+        self._goes_on = False  # whether a request that loses its blocks may still have some later
 
     # Lookup
 
@@ -391,12 +392,14 @@ class GroupedCache(HashCache):
 
     def free(self, owner: BlockOwner, keep: int = 0) -> None:
         """Release the blocks after the first `keep`, group by group, each from its last block on."""
+        if isinstance(owner, Request) and (keep or self._goes_on):
+            self._trim(owner.id, keep)
         main, others = owner.block_table[keep:], list[list[int]]()
         if isinstance(owner, Request):
             others = [table[keep:] for table in self.tables.get(owner.id, [])]
             for table in self.tables.get(owner.id, []):
                 del table[keep:]
-            if not keep:
+            if not keep and not self._goes_on:
                 self.tables.pop(owner.id, None)
                 self._junction.pop(owner.id, None)
         super().free(owner, keep)
@@ -406,6 +409,17 @@ class GroupedCache(HashCache):
         others.insert(self._main, main)
         for table in others:
             self._queue_up(table[::-1])
+
+    def _trim(self, request: int, keep: int) -> None:
+        """Release the blocks of the other groups after the first `keep`; the request goes on."""
+        for at, table in enumerate(self.tables[request]):
+            dropped = list(enumerate(table))[keep:][::-1]
+            dropped = [(index, block) for index, block in dropped if block != NO_BLOCK]
+            blocks = [block for _, block in dropped]
+            del table[keep:]
+            self.pool.release(blocks[::-1])
+            self._queue_up(blocks)
+            self._changed(request, at, [(index, NO_BLOCK) for index, _ in dropped])
 
     # Evicting
 
@@ -500,7 +514,15 @@ class GroupedCache(HashCache):
             for table in self.tables.get(request.id, []):
                 for block in table[request.num_scheduled_tokens // self.block_size : end]:
                     self._forget(block)
+        self._goes_on = True
         super().withdraw(requests, lost)
+        self._goes_on = False
+
+    def trim(self, request: Request) -> None:
+        """Release the blocks past the scheduled tokens, in all groups."""
+        self._goes_on = True
+        super().trim(request)
+        self._goes_on = False
 
     def check_request(self, length: int, params: Any) -> None:
         """Raise RequestError for a request that this memory can never serve."""

@@ -235,9 +235,7 @@ class State(EngineState):
 
     def _blocks_trimmed(self, event: v.BlocksTrimmed) -> None:
         request = self.requests[event.request]
-        tables = [request.block_table, *request.group_tables]
-        self._dereference([one for table in tables for one in table[event.keep :] if one >= 0])
-        request.group_tables = [table[: event.keep] for table in request.group_tables]
+        self._dereference(request.block_table[event.keep :])
         del request.block_table[event.keep :]
         request.num_computed_tokens = min(request.num_computed_tokens, event.keep * self.block_size)
         path = list(self._path(request.last_node))

@@ -623,11 +623,8 @@ export class State {
 
   blocks_trimmed(event: Events["blocks_trimmed"]) {
     const request = this.#writableRequest(event.request);
-    const others = request.group_tables ?? [];
-    const tables = [request.block_table, ...others].map((table) => table.slice(event.keep));
-    this.#decref(tables.flat().filter((block) => block >= 0));
+    this.#decref(request.block_table.slice(event.keep));
     request.block_table = request.block_table.slice(0, event.keep);
-    if (others.length) request.group_tables = others.map((table) => table.slice(0, event.keep));
     request.num_computed_tokens = Math.min(
       request.num_computed_tokens,
       event.keep * this.blockSize,
