@@ -69,6 +69,11 @@ class Eviction:
     free: int
     blocks: list[int] = field(default_factory=list)
 
+    @property
+    def rank(self) -> tuple[int, bool, int]:
+        """The most blocks come first; then those for a request; then the earliest."""
+        return len(self.blocks), self.request >= 0, -self.step
+
 
 @dataclass(slots=True)
 class Hit:
@@ -126,7 +131,9 @@ class Fault:
 class Happenings:
     """The largest of each kind, and what the scenes of a whole run need.
 
-    begins, ends   by step: when it began and ended
+    begins   by step: when it began
+    last_step  the last finished step that has times; None if none has
+    evicted  how many blocks were evicted for room in the whole run
     reasons  by number of scheduled steps: why the head of the queue was not admitted
     drafted, accepted   drafts in the whole run
     largest  how many tokens the largest step computes, and of which requests
@@ -136,11 +143,11 @@ class Happenings:
     def __init__(self, log: Iterable[v.Event]) -> None:
         self.lives: dict[int, Life] = {}
         self.begins: dict[int, int] = {}
-        self.ends: dict[int, int] = {}
-        self.heads: dict[int, v.Blocked] = {}
+        self.last_step: int | None = None
         self.reasons: list[str] = []
         self.losses: list[Loss] = []
-        self.evictions: dict[tuple[int, int], Eviction] = {}
+        self.eviction: Eviction | None = None
+        self.evicted = 0
         self.hit: Hit | None = None
         self.drafts: Drafts | None = None
         self.drafted = self.accepted = 0
@@ -150,7 +157,8 @@ class Happenings:
         self.busy = BusyTime()
         self.state = State()
         self._open: dict[int, Loss] = {}  # by victim: its last preemption
-        self._scheduled: set[int] = set()
+        self._scheduled: set[int] = set()  # steps that have not finished
+        self._evictions: dict[int, Eviction] = {}  # of the current step, by request
         self._finished = 0
         self._paused_at: int | None = None
         for event in log:
@@ -200,10 +208,14 @@ class Happenings:
     def _evicted(self, event: v.RadixEvicted | v.BlockEvicted) -> None:
         if event.reason != "room":
             return
-        key = self.state.step, event.needed_by
-        if key not in self.evictions:
-            self.evictions[key] = Eviction(event.needed_by, key[0], len(self.state.free))
-        self.evictions[key].blocks += self.state.evicted_blocks(event)
+        step, by, blocks = self.state.step, event.needed_by, self.state.evicted_blocks(event)
+        if any(one.step < step for one in self._evictions.values()):
+            self._evictions.clear()
+        now = self._evictions.setdefault(by, Eviction(by, step, len(self.state.free)))
+        now.blocks += blocks
+        self.evicted += len(blocks)
+        if self.eviction is None or now.rank > self.eviction.rank:
+            self.eviction = now
 
     def _block_copied(self, event: v.BlockCopied) -> None:
         if self.copy is None:
@@ -213,7 +225,7 @@ class Happenings:
 
     def _step_finished(self, event: v.StepFinished) -> None:
         if "end" in event.t:
-            self.begins[event.step], self.ends[event.step] = event.t["start"], event.t["end"]
+            self.begins[event.step], self.last_step = event.t["start"], event.step
             self.busy.note(event)
         plan = {row.request: len(row.drafts) for row in self.state.plans.get(event.step, [])}
         for gain in event.tokens:
@@ -230,6 +242,7 @@ class Happenings:
         if event.step not in self._scheduled and not self.state.source:
             fault = self._fault("failed")
             fault.is_after = False
+        self._scheduled.discard(event.step)
         if event.draft_error:
             fault = self._fault("draft")
             fault.step, fault.message, fault.is_after = event.step, event.draft_error, False
@@ -299,8 +312,6 @@ class Happenings:
         step = self.state.step
         self._scheduled.add(step)
         self.reasons.append(event.blocked.reason if event.blocked else "")
-        if event.blocked is not None:
-            self.heads[step] = event.blocked
         tokens = sum(row.count for row in event.rows)
         if tokens > self.largest[0]:
             self.largest = tokens, [row.request for row in event.rows]

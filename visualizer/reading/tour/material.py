@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.facts import Fact
 from visualizer.reading.knowledge import LogKnowledge, half_dot
@@ -14,6 +15,7 @@ from visualizer.reading.waterfall.causes import FOR_BLOCKS
 from visualizer.reading.waterfall.waterfall import Waterfall
 from visualizer.reading.waterfall.words import in_words
 from visualizer.reading.why import WhyError, answer
+from visualizer.reading.why.log_index import index_of
 
 # What requests wait for: the causes of their waiting, and the words for them.
 WAITS: dict[str, tuple[str, ...]] = {
@@ -79,6 +81,12 @@ class Material:
             return answer.why(self.log, request, step)
         except WhyError:
             return ""
+
+    def head(self, step: int) -> v.Blocked | None:
+        """Return why the head of the queue was not admitted in a step; None if it was."""
+        at = index_of(self.log).steps.get(step)
+        event = self.log[at] if at is not None else None
+        return event.blocked if isinstance(event, v.StepScheduled) else None
 
     def of_busy_time(self, begin: int, end: int) -> str:
         """Return " of busy time" if the time between two instants is longer, otherwise ""."""

@@ -95,10 +95,9 @@ def _price(of: Material, loss: Loss, facts: Facts) -> list[Sentence]:
 
 def the_eviction(of: Material) -> Scene | None:
     """Tell about the step in which a request needed the most cached blocks of others."""
-    if of.lacks("evictions") or not of.happenings.evictions:
+    most = of.happenings.eviction
+    if of.lacks("evictions") or most is None:
         return None
-    evictions = of.happenings.evictions.values()
-    most = max(evictions, key=lambda one: (len(one.blocks), one.request >= 0, -one.step))
     facts, number = of.facts.at(step=most.step, request=most.request), len(most.blocks)
     step, blocks = (
         facts.step("evicted", most.step),
@@ -116,7 +115,7 @@ def the_eviction(of: Material) -> Scene | None:
             free = facts.number("free blocks", most.free, "block")
             is_free = verb(most.free, "is", "are")
             said = [sentence(f"{words}, because {{}} {is_free} free.", step, blocks, by, free)]
-    whole = sum(len(one.blocks) for one in evictions)
+    whole = of.happenings.evicted
     if whole > number:
         every = of.facts.number("all evicted", whole, "block")
         said.append(sentence("In the whole run, {} are evicted.", every))

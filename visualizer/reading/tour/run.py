@@ -102,9 +102,13 @@ def the_life(of: Material) -> Scene | None:
         return None
     lives = of.happenings.lives.values()
     known = [one for one in lives if one.arrived is not None or of.in_steps]
-    whole = [one for one in known if one.first is not None and one.reason in ("stop", "length")]
-    life = max(whole, key=lambda one: (of.waterfall[one.id].total, -one.id), default=None)
-    if life is None or life.first is None or life.finished is None:
+    whole = {
+        one.id: one for one in known if one.first is not None and one.reason in ("stop", "length")
+    }
+    times = (one for one in of.waterfall.each() if one.request in whole)  # too many to keep them
+    time = max(times, key=lambda one: (one.total, -one.request), default=None)
+    life = whole[time.request] if time is not None else None
+    if time is None or life is None or life.first is None or life.finished is None:
         return None
     facts = of.facts.at(request=life.id)
     first, last = facts.step("first token", life.first), facts.step("finished", life.finished)
@@ -118,7 +122,7 @@ def the_life(of: Material) -> Scene | None:
         sentence("It ends in {} with {} of output.", last, output),
     ]
     if not of.in_steps:
-        total = facts.time("total", of.waterfall[life.id].total)
+        total = facts.time("total", time.total)
         most = facts.said("longest of", len(whole), "and no other request takes longer")
         words = "That takes {}, {}." if len(whole) > 1 else "That takes {}."
         said.append(sentence(words, total, *[most][: len(whole) > 1]))
@@ -131,7 +135,7 @@ def the_life(of: Material) -> Scene | None:
         beside=of.known("lanes", "blocks"),
         requests=(life.id,),
         question="why so long for {}?",
-        why=str(of.waterfall[life.id]),
+        why=str(time),
     )
 
 

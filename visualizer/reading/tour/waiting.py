@@ -55,7 +55,7 @@ def the_queue(of: Material) -> Scene | None:
             facts.number("tokens", steps.tokens[at], "token"),
         ]
     said = [sentence(f"{template}.", *claims)]
-    head = of.happenings.heads.get(step)
+    head = of.head(step)
     if head is None:
         return Scene(kind="queue", title="the queue", sentences=said, step=step, beside=("queue",))
     said.append(sentence(f"{mark}{{}} is at its front.", facts.name("head", head.request)))
@@ -127,7 +127,7 @@ def the_wait(of: Material) -> Scene | None:
         said.append(
             sentence("From its arrival to its end it takes {}.", facts.time("total", total))
         )
-    step_shown = life.admitted or max(happenings.ends, default=None) or happenings.state.step
+    step_shown = life.admitted or happenings.last_step or happenings.state.step
     return Scene(
         kind="wait",
         title="the longest wait",
