@@ -2,9 +2,9 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import median_low
 from typing import Any, Literal, Self
 
@@ -120,7 +120,6 @@ class StepTable:
         self._head, self._reason = array("i"), array("h")  # -1: no request was blocked
         self._reasons: dict[str, int] = {}
         self._skipped: dict[int, list[tuple[int, str]]] = {}
-        self._others: dict[int, int] = {}
         self._step = lru_cache(_KEPT)(self._made)
 
     def __len__(self) -> int:
@@ -147,12 +146,10 @@ class StepTable:
         )
         self._skipped |= {first + at: one for at, one in enumerate(done.skipped) if one}
 
-    def infer_others_prefill(self) -> None:
-        """See `others_prefill`."""
-        took = array("d", map(float.__sub__, self._ready, self._launched))
-        if self._is_timed:
-            found = others_prefill(self._decodes, self._prefills, self._failed, took)
-            self._others = {index: value for index, value in found if value}
+    @cached_property
+    def _others(self) -> "OthersPrefill":
+        took = lambda index: self._ready[index] - self._launched[index]  # noqa: E731
+        return OthersPrefill(self._decodes, self._prefills, self._failed, took)
 
     def _made(self, index: int) -> Step:
         times: list[Any] = [index, index, index + 1, index + 1]
@@ -171,7 +168,7 @@ class StepTable:
             end,
             decodes=self._decodes[index],
             prefills=self._prefills[index],
-            others_prefill=_number(self._others.get(index, 0)),
+            others_prefill=_number(self._others.of(index)) if self._is_timed else 0,
             blocked=blocked,
             skipped=dict(self._skipped.get(index, ())),
             is_failed=bool(self._failed[index]),
@@ -206,9 +203,8 @@ class Records:
     def of(cls, log: EventLog) -> Self:
         """Return the records of a whole log."""
         known, records = known_of(log), cls()
-        records.steps = table = StepTable(known.unit)
+        records.steps = StepTable(known.unit)
         records._add_run(known)
-        table.infer_others_prefill()
         records.known = known
         return records
 
@@ -307,34 +303,47 @@ def _work(row: facts.Segment) -> Work:
 
 
 def infer_others_prefill(steps: list[Step]) -> None:
-    """Set what `others_prefill` finds."""
-    took = [step.ready - step.launched for step in steps]
+    """Set what `OthersPrefill` finds."""
     decodes, prefills = [one.decodes for one in steps], [one.prefills for one in steps]
-    found = others_prefill(decodes, prefills, [one.is_failed for one in steps], took)
-    for index, value in found:
-        steps[index].others_prefill = value
+    took = lambda index: steps[index].ready - steps[index].launched  # noqa: E731
+    others = OthersPrefill(decodes, prefills, [one.is_failed for one in steps], took)
+    for index, step in enumerate(steps):
+        step.others_prefill = others.of(index)
 
 
-def others_prefill(
-    decodes: Sequence[int], prefills: Sequence[int], failed: Sequence[int], took: Sequence[Any]
-) -> Iterator[tuple[int, Any]]:
-    """Compare each step that decodes and prefills with steps nearby that only decode.
+class OthersPrefill:
+    """Compares a step that decodes and prefills with steps nearby that only decode.
 
     The steps to compare with only decode, and their number of decodes is closest to this step's (the
     larger one, if two are equally close): the last three before it and the first three after it. Their
     low median is what the decodes alone would have taken. Without such a step, nothing is inferred.
-    Yields the index of a step, and how much longer it took.
+    `took` is how long the pass of a step took, by its index.
     """
-    alone: dict[int, array[int]] = {}  # number of decodes -> indexes of steps
-    mixed = array("i")
-    for index, (size, others, is_failed) in enumerate(zip(decodes, prefills, failed, strict=True)):
-        if size and others:
-            mixed.append(index)
-        elif size and not is_failed:
-            alone.setdefault(size, array("i")).append(index)
-    for index in mixed if alone else ():
-        own = decodes[index]
-        size = min(alone, key=lambda decodes: (abs(decodes - own), -decodes))
-        at = bisect_left(alone[size], index)
-        near = alone[size][max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS]
-        yield index, max(0, took[index] - median_low(took[one] for one in near))
+
+    def __init__(
+        self,
+        decodes: Sequence[int],
+        prefills: Sequence[int],
+        failed: Sequence[int],
+        took: Callable[[int], Any],
+    ) -> None:
+        self._decodes, self._prefills, self._took = decodes, prefills, took
+        self._alone: dict[int, array[int]] = {}  # number of decodes -> indexes of steps
+        self._nearest: dict[int, array[int]] = {}  # the same for a number that no step may have
+        for index, (size, others, is_failed) in enumerate(
+            zip(decodes, prefills, failed, strict=True)
+        ):
+            if size and not others and not is_failed:
+                self._alone.setdefault(size, array("i")).append(index)
+
+    def of(self, index: int) -> Any:
+        """Return how much longer a step took."""
+        own = self._decodes[index]
+        if not (own and self._prefills[index] and self._alone):
+            return 0
+        if own not in self._nearest:
+            size = min(self._alone, key=lambda decodes: (abs(decodes - own), -decodes))
+            self._nearest[own] = self._alone[size]
+        at = bisect_left(self._nearest[own], index)
+        near = self._nearest[own][max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS]
+        return max(0, self._took(index) - median_low(map(self._took, near)))
