@@ -405,7 +405,7 @@ export class Absent extends Error {
   #fetch: () => Promise<void>;
 
   constructor(fetch: () => Promise<void>) {
-    super("absent");
+    super();
     this.#fetch = fetch;
   }
 

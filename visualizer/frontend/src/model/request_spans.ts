@@ -47,20 +47,16 @@ const MOST_UNPACKED = 1000;
 
 /** Something that is unpacked when it is looked at. */
 abstract class Unpacked {
-  #known: Map<string, any[]> = new Map();
+  #known: Record<string, any[]> = {};
 
   protected once(name: string, unpack: () => any[]): any[] {
-    const known = this.#known.get(name);
-    if (known) return known;
-    const list = unpack();
     if (unpacked.size >= MOST_UNPACKED && !unpacked.has(this))
       for (const first of [...unpacked].slice(0, MOST_UNPACKED / 2)) {
-        first.#known.clear();
+        first.#known = {};
         unpacked.delete(first);
       }
     unpacked.add(this);
-    this.#known.set(name, list);
-    return list;
+    return (this.#known[name] ??= unpack());
   }
 }
 
@@ -214,10 +210,6 @@ export class RequestSpan {
     return this.#life.before;
   }
 
-  set before(segments) {
-    this.#life.before = segments;
-  }
-
   /** The step in which it appeared. */
   get appeared() {
     return this.forked?.step ?? this.arrived ?? 0;
@@ -360,7 +352,7 @@ export class RequestSpans {
       const { n, examined, beginsAt, admitted, computed } = parent;
       Object.assign(span, { n, examined, beginsAt, admitted, computed });
       span.forked = { step, parent: parent.id };
-      span.before = historyOf(parent).map((segment) => ({ ...segment }));
+      span.before.push(...historyOf(parent).map((segment) => ({ ...segment })));
     }
     this.#takeLane(this.#of(event.request), step, state);
   }
