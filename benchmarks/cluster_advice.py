@@ -60,10 +60,10 @@ class Load:
 
 LOADS = {
     "seats": Load(
-        "p99 ttft < 300ms", 2, 10, (20, 80), (40, 80), "--max-batch-size 1 --max-kv-tokens 8192"
+        "p99 ttft < 300ms", 2, 16, (20, 80), (40, 80), "--max-batch-size 1 --max-kv-tokens 8192"
     ),
     "router": Load(
-        "p50 ttft < 20ms",
+        "p50 ttft < 7ms",
         2,
         6,
         (20, 60),
@@ -72,12 +72,12 @@ LOADS = {
         trunks=6,
     ),
     "engines": Load(
-        "p99 ttft < 400ms",
+        "p99 ttft < 150ms",
         0,
-        12,
-        (20, 80),
-        (40, 80),
-        "--max-batch-size 1 --max-kv-tokens 8192",
+        24,
+        (200, 600),
+        (4, 8),
+        "--max-batch-size 4 --max-kv-tokens 16384 --token-budget 512",
         only="replicas",
     ),
 }

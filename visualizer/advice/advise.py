@@ -215,12 +215,14 @@ class _Search:
 
     def _along(self, found: list[Line], base: Changes) -> Iterator[Changes]:
         for name, line in found:
-            if any(name == one for one, _ in base) or (name in HARDWARE and self._is_met):
+            if any(name == one for one, _ in base):
                 continue
             last = self._scores[base]
             for value in line:
                 if self._runs.number >= self._most:
                     return
+                if name in HARDWARE and self._is_met:
+                    break
                 changes = (*base, (name, value))
                 score = self._ratio(self._runs.run(changes))
                 if changes not in self._scores:
