@@ -33,7 +33,7 @@ Differs from vLLM, where each kind of layer has block tables of its own over one
 (`kv_cache_coordinator.py` in `vllm/v1/core/`), and `SlidingWindowManager`
 (`single_type_kv_cache_manager.py`) puts a null block in place of a block behind the window. In vLLM,
 layers with different windows are different kinds; here all sliding layers share the widest window.
-With the same blocks cached, both find the same prefix; `docs/operators.md` compares the decisions.
+With the same blocks cached, both find the same prefix; `docs/measured.md` compares the decisions.
 `kv_groups.py` is vLLM's memory, for simulations.
 """
 
