@@ -334,12 +334,6 @@ def served_by(router: str) -> ClusterLog:
     return simulate_cluster(workload_of(people), config, cost=Cost(10, 0.2), router=router)
 
 
-def test_one_log_needs_no_name_and_a_log_without_requests_says_so():
-    [curve] = figures.hits(served_by("prefix_tree")).data
-    assert curve.name == ""
-    assert_names(figures.hits(ClusterLog()).layout.title.text, "No hits")
-
-
 def test_capacity_draws_the_points_the_knee_and_the_limit():
     load = Load(requests=20, seconds=2)
     found = sweep(simulated(), load, slo="ttft<300ms")

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -297,11 +296,3 @@ def test_a_log_without_times_has_the_same_counts_and_no_times():
         pd.testing.assert_frame_equal(
             with_times.drop(columns=timed), without.drop(columns=timed), check_exact=True
         )
-
-
-@pytest.mark.parametrize("name", FRAMES)
-def test_the_page_about_frames_lists_every_column_in_order(name):
-    page = (Path(__file__).parents[2] / "docs" / "frames.md").read_text("utf-8")
-    section = page.split(f"## `read(log).{name}`")[1].split("\n## ")[0]
-    listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
-    assert listed == list(FRAMES[name])
