@@ -47,10 +47,11 @@ def window_of(log: EventLog, goal: Goal, most: int) -> tuple[EventLog, str]:
     numbers = [number for some in known.finished for number in some.number]
     last = first + most - 1
     share = times[first] / (sum(one for *_, one in spans) or 1)
-    return replayed_part(log, numbers[first], numbers[last]), (
+    note = (
         f"Only steps {numbers[first]:,} to {numbers[last]:,} were replayed. {counted:,.0f} requests have "
-        f"all of the time that the goal is about in them, which is {share:.0%} of that of all requests."
+        f"all of the time that the goal is about in them, {share:.0%} of that of all requests."
     )
+    return replayed_part(log, numbers[first], numbers[last]), note
 
 
 def _within(values: Iterable[float], spans: Sequence[Span], steps: int, most: int) -> list[float]:
