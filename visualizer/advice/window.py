@@ -48,8 +48,8 @@ def window_of(log: EventLog, goal: Goal, most: int) -> tuple[EventLog, str]:
     last = first + most - 1
     share = times[first] / (sum(one for *_, one in spans) or 1)
     note = (
-        f"Only steps {numbers[first]:,} to {numbers[last]:,} were replayed. For {counted:,.0f} requests, "
-        f"all of the time that the goal is about lies in them, {share:.0%} of that of all."
+        f"Only steps {numbers[first]:,} to {numbers[last]:,} were replayed. {counted:,.0f} requests lie in "
+        f"them with all of the time that the goal is about, {share:.0%} of that of all requests."
     )
     return replayed_part(log, numbers[first], numbers[last]), note
 
