@@ -4,6 +4,7 @@ The instants of a log can be mapped to other times first, for example to those t
 predicts (`HeldBack.predicted_at`): that shows what the model's error does to each measure.
 """
 
+from array import array
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -29,6 +30,10 @@ class Measure(NamedTuple):
     is_time: bool
 
 
+def _times() -> "array[float]":
+    return array("d")  # compact, because a search keeps the samples of many replays
+
+
 @dataclass
 class Samples:
     """The times of a run's requests in ms, and its counts.
@@ -39,11 +44,11 @@ class Samples:
     most_rows, most_tokens  of a step
     """
 
-    ttft: list[float] = field(default_factory=list)
-    itl: list[float] = field(default_factory=list)
-    tpot: list[float] = field(default_factory=list)
-    e2e: list[float] = field(default_factory=list)
-    queue: list[float] = field(default_factory=list)
+    ttft: "array[float]" = field(default_factory=_times)
+    itl: "array[float]" = field(default_factory=_times)
+    tpot: "array[float]" = field(default_factory=_times)
+    e2e: "array[float]" = field(default_factory=_times)
+    queue: "array[float]" = field(default_factory=_times)
     begin_us: float | None = None
     end_us: float = 0.0
     ended: int = 0
@@ -116,14 +121,14 @@ def samples(
                 found.begin_us = at(start) if found.begin_us is None else found.begin_us
                 found.end_us = at(now)
                 queued = [latencies.since_arrival(one, start) for one in begun]
-                found.queue += [max(0.0, one) for one in queued if one is not None]
+                found.queue.extend(max(0.0, one) for one in queued if one is not None)
                 begun = []
                 for row in event.tokens:
                     found.output += len(row.ids)
                     gaps = latencies.gaps(row, now)
                     if row.request in without:
                         continue
-                    found.itl += [one for one in gaps if one is not None]
+                    found.itl.extend(one for one in gaps if one is not None)
                     whole = latencies.e2e(row.request, now)
                     since_arrival = latencies.since_arrival(row.request, now)
                     if whole is not None and since_arrival is not None:
@@ -139,7 +144,7 @@ def samples(
                     found.e2e.append(whole)
                     if tokens > 1:
                         found.tpot.append((whole - first[event.request]) / (tokens - 1))
-    found.ttft = [*first.values()]
+    found.ttft.extend(first.values())
     return found
 
 
