@@ -2,8 +2,8 @@
 
 A replay takes time, and advice needs dozens, so only so many steps of a long log are replayed, from a
 moment when the engine had no request, if there was one shortly before. A request counts if all of the
-time that the goal is about lies in these steps. Where too few do, because they take long, or only ones
-that waited far less than the others, the steps are doubled, at most to `MOST` times as many.
+time that the goal is about lies in these steps; where too few do, because they take long, the steps are
+doubled.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +18,6 @@ from visualizer.indexed.known import known_of
 from visualizer.indexed.part import replayed_part
 
 STEPS = 6000
-MOST = 4
-LEAST_MEAN = 0.5  # of the mean time of all requests
 
 # Steps at which a request's time began and ended, and the time in us.
 Span = tuple[int, int, float]
@@ -36,22 +34,19 @@ def window_of(log: EventLog, goal: Goal, most: int) -> tuple[EventLog, str]:
         return log, ""
     spans = [*_spans(known.each_request(), ends, goal)]
     idle = [is_idle for some in known.plans for is_idle in some.is_after_idle]
-    total, largest = sum(one for *_, one in spans), MOST * most
     while True:
         times = _within([one for *_, one in spans], spans, len(ends), most)
         first = max(range(len(times)), key=times.__getitem__)
         first = next((at for at in range(first, max(-1, first - most // 4), -1) if idle[at]), first)
         counted = _within([1.0] * len(spans), spans, len(ends), most)[first]
-        is_enough = counted >= min(FEWEST_FOR_P99, len(spans) // 4)
-        is_typical = times[first] * len(spans) >= LEAST_MEAN * total * counted
-        if is_enough and (is_typical or 2 * most > largest):
+        if counted >= min(FEWEST_FOR_P99, len(spans) // 4):
             break
         most *= 2
         if len(ends) <= most:
             return log, ""
     numbers = [number for some in known.finished for number in some.number]
     last = first + most - 1
-    share = times[first] / (total or 1)
+    share = times[first] / (sum(one for *_, one in spans) or 1)
     note = (
         f"Only steps {numbers[first]:,} to {numbers[last]:,} were replayed, with {share:.0%} of the "
         f"time that the goal is about: that of the {counted:,.0f} requests whose time lies in them."
