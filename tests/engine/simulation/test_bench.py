@@ -90,7 +90,7 @@ def test_built_in_traces_are_read_and_a_log_has_its_requests(name: str, mean: in
     ("a,b\n1,2", ["trace.csv", "ContextTokens", "a,b"]),
     ("0,5,x", ["line", 2, "x"]),
     ("9,5,5\n3,5,5", ["line", 3]),
-    ("0,0,5", ["line", 2, "prompt_tokens"]),
+    ("0,-1,5", ["line", 2, "prompt_tokens"]),
     ("0,7,0", ["no request"]),
     ('{"chat_id": 1, "input_length": 3}', ["line", 1, "timestamp"]),
 ])  # fmt: skip
