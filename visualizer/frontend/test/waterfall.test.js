@@ -139,7 +139,7 @@ test("groups of requests are told by real ones at the median and at the 99th per
   const times = Array.from({ length: 200 }, (_, at) => ({
     request: { label: at % 2 ? `chat-${at}` : "summary" },
     total: at % 2 ? at : 1000 + at,
-  }));
+  })).sort((one, other) => other.total - one.total);
   const [summary, chat, ...more] = timeGroups(times);
   assert.deepEqual([summary.name, chat.name, more.length], ["summary", "chat", 0]);
   const told = ({ told }) => told.map(({ name, time }) => [name, time.total]);

@@ -3,6 +3,8 @@
  * tour, when it is first opened.
  */
 
+// A board has loaded this already. Without it, what both need would be a file of its own.
+import "./board.ts";
 import { CanvasPainter } from "../drawing/canvas_painter.ts";
 import { h } from "../drawing/html.ts";
 import type { Theme } from "../drawing/palette.ts";

@@ -28,6 +28,13 @@ export function firstWhere(length: number, holds: (index: number) => boolean) {
   return low;
 }
 
+/** Adds something to a cache and returns it; of more than `most`, the first goes. */
+export function keep<Key, Value>(kept: Map<Key, Value>, key: Key, value: Value, most: number) {
+  kept.set(key, value);
+  if (kept.size > most) kept.delete(kept.keys().next().value as Key);
+  return value;
+}
+
 const WHOLE = [Uint8Array, Uint16Array, Int32Array];
 
 /** Whole numbers from 0 on, in the smallest typed array that has them all: most counts of a long log take a byte. */

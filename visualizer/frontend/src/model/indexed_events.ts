@@ -5,7 +5,7 @@
  * How a type is stored follows from the vocabulary; `visualizer/indexed/columns.py` writes the same.
  */
 
-import { firstWhere } from "./columns.ts";
+import { firstWhere, keep } from "./columns.ts";
 import type { Fact } from "./events.ts";
 import { VOCABULARY as FACTS } from "./facts.ts";
 import { LogError } from "./log.ts";
@@ -561,9 +561,6 @@ export class IndexedEvents {
     if (kept) return kept;
     const { bytes, first, unpack } = this.#chunks[number];
     const events = unpack(bytes ?? this.#missing(this.#sections[this.#sectionOf(first)]));
-    this.#unpacked.set(number, events);
-    if (this.#unpacked.size > this.#kept)
-      this.#unpacked.delete(this.#unpacked.keys().next().value ?? number);
-    return events;
+    return keep(this.#unpacked, number, events, this.#kept);
   }
 }

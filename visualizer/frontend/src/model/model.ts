@@ -10,7 +10,7 @@
  * later one.
  */
 
-import { firstWhere } from "./columns.ts";
+import { firstWhere, keep } from "./columns.ts";
 import type { Events, Fact, Facts, LogEvent } from "./events.ts";
 import { unpacked } from "./expert_loads.ts";
 import { type LogSource, State } from "./fold.ts";
@@ -306,10 +306,7 @@ export class Model {
     if (kept) return kept;
     const info = this.stepInfo(step);
     const frame = new Frame(this, info, this.#stateBeforeStep(step));
-    this.#frames.set(step, frame);
-    if (this.#frames.size > FRAMES_KEPT)
-      this.#frames.delete(this.#frames.keys().next().value ?? step);
-    return frame;
+    return keep(this.#frames, step, frame, FRAMES_KEPT);
   }
 
   /** The state at the end of a step, a copy of its own. */

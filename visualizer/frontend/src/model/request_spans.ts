@@ -555,7 +555,7 @@ export const waitIn = ({ segments }: RequestSpan, step: number) =>
   );
 
 /** What is known of a request, in order: see `before`. */
-export function historyOf({ before, segments }: RequestSpan) {
+export function historyOf({ before, segments }: Pick<RequestSpan, "before" | "segments">) {
   return before.length ? [...before, ...segments] : segments;
 }
 

@@ -4,7 +4,7 @@
  */
 
 import { groupNamer } from "./groups.ts";
-import { byTotal, type RequestTime } from "./waterfall.ts";
+import type { RequestTime } from "./waterfall.ts";
 
 export interface TimeGroup {
   name: string;
@@ -20,11 +20,11 @@ const SHARES = [
   { name: "p99", share: 0.99 },
 ];
 
-/** The groups of these times, the one with the slowest request first; one of all, if labels do not make a few groups. */
+/** The groups of these times, slowest first, the one with the slowest request first; one of all, if labels do not make a few groups. */
 export function timeGroups(times: RequestTime[]): TimeGroup[] {
   const nameOf = groupNamer(times.map(({ request }) => request));
-  const groups = Map.groupBy([...times].sort(byTotal), ({ request }) => nameOf(request));
-  const parts = groups.size > MOST ? [["all", [...times].sort(byTotal)] as const] : groups;
+  const groups = Map.groupBy(times, ({ request }) => nameOf(request));
+  const parts = groups.size > MOST ? [["all", times] as const] : groups;
   return [...parts].map(([name, slowest]) => ({ name, times: slowest, told: toldBy(slowest) }));
 }
 

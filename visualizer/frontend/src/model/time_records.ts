@@ -36,7 +36,8 @@ export class StepRecords {
   counts = columns(COUNTS, () => new Integers());
   times = columns(TIMES, () => new Float64Array(64));
   heads = new BlockedHeads();
-  #skipped = new PairLists();
+  /** By step, the requests that got no tokens, and the numbers of the reasons. */
+  skips = new PairLists();
 
   push(step: Step) {
     this.add(
@@ -58,13 +59,13 @@ export class StepRecords {
       const head = blocked[i];
       if (head) this.heads.set(from + i, head, all);
       const whys = skipped[i].map(([request, why]) => [request, numberOf(why)] as const);
-      if (whys.length) this.#skipped.set(from + i, whys, all);
+      if (whys.length) this.skips.set(from + i, whys, all);
     }
   }
 
   /** Why a request got no tokens. */
   skipped(index: number, id: number) {
-    return nameOf(this.#skipped.at(index).find(([request]) => request === id)?.[1] ?? 0);
+    return nameOf(this.skips.at(index).find(([request]) => request === id)?.[1] ?? 0);
   }
 }
 

@@ -3,7 +3,7 @@
  * `visualizer/reading/waterfall` explains the causes and cuts the same spans; a golden test compares them.
  */
 
-import { firstWhere } from "./columns.ts";
+import { firstWhere, keep } from "./columns.ts";
 import { reasons } from "./messages.ts";
 import { historyOf, isRow, type RequestSpan, type Segment } from "./request_spans.ts";
 import type { StepRecords, TimeRecords } from "./time_records.ts";
@@ -32,10 +32,20 @@ export interface RequestTime {
   ttft: number | null; // the same without the time in which the engine was paused
 }
 
-/** The slowest first. */
-export const byTotal = (one: RequestTime, other: RequestTime) => other.total - one.total;
+type Emit = (
+  start: number,
+  end: number,
+  cause: string,
+  about?: number | null,
+  step?: number,
+) => void;
 
-type Emit = (start: number, end: number, cause: string, about?: number | null) => void;
+/** what of a request its causes follow from */
+type Life = Pick<RequestSpan, "id" | "forked" | "examined" | "admitted" | "segments" | "before">;
+/** By cause, the time that all steps before an index have for a request that does one thing in each of them. */
+type Sums = Record<string, Float64Array>;
+/** Of a request that waits all the time, and of one that decodes. */
+type AllSums = { waiting: Sums; decode: Sums };
 
 export const WORK = ["prefill", "decode"];
 export const LOST = ["preempted", "recomputed", "others_prefill"];
@@ -49,16 +59,26 @@ export const ENGINE = ["between_passes", "failed_step", "paused", "unknown"];
 /** In the order of keys and lists. */
 export const CAUSES = [...WAITING, ...WORK, ...LOST, ...ENGINE];
 
+/** A request of which nothing is known. */
+const ANY: Life = { id: -1, forked: null, examined: 0, admitted: null, segments: [], before: [] };
 /** Decode-only steps before and after a step that its decodes are compared with. */
 const NEIGHBOURS = 3;
 
+/** Bars that are drawn again without a new look at each of their steps: more than a screen has. */
+const MOST_KEPT = 40;
+
 export class Waterfall {
   #known: Map<number, RequestTime> = new Map();
+  /** The spans of the requests that were looked at last. */
+  #kept: Map<RequestSpan, Span[]> = new Map();
   #records;
   #steps: StepRecords;
   #times: StepRecords["times"];
   /** How much longer the decodes of each step took because of its prefills, by the step's index. */
   #others: Float64Array | null = null;
+  #sums: AllSums | null = null;
+  /** By request, the steps that gave it no tokens for a reason of its own; known if the sums are. */
+  #skips: Record<number, number[]> = {};
   unit: "us" | "steps";
 
   constructor(records: TimeRecords) {
@@ -73,8 +93,12 @@ export class Waterfall {
     this.#times = { begin, launched: begin, ready: end, end };
   }
 
-  /** The times of all requests, in order of appearance. */
+  /**
+   * The times of all requests, in order of appearance. Thousands may wait in each of a million steps, so each step is
+   * looked at once for all who wait in it, not once for each.
+   */
   all(): RequestTime[] {
+    this.#sums ??= this.#sumUp();
     return this.#records.spans.list.map(({ id }) => this.of(id));
   }
 
@@ -89,9 +113,11 @@ export class Waterfall {
   }
 
   #timeOf(request: RequestSpan): RequestTime {
-    const spans = this.#spans(request);
     const byCause: Record<string, number> = {};
-    for (const { start, end, cause } of spans) byCause[cause] = (byCause[cause] ?? 0) + end - start;
+    const add: Emit = (start, end, cause) => {
+      byCause[cause] = (byCause[cause] ?? 0) + end - start;
+    };
+    this.#walk(request, add, this.#sums);
     const sum = (causes: string[]) =>
       causes.reduce((total, cause) => total + (byCause[cause] ?? 0), 0);
     const arrived = this.arrived(request);
@@ -99,10 +125,13 @@ export class Waterfall {
     const firstToken = first === null || arrived === null ? null : first - arrived;
     const paused =
       this.unit === "us" ? this.#records.paused.between(Number(arrived), Number(first)) : 0;
+    const spans = () => this.#spans(request);
     return {
       request,
-      spans,
-      total: spans.length ? spans[spans.length - 1].end - spans[0].start : 0,
+      get spans() {
+        return spans();
+      },
+      total: sum(Object.keys(byCause)),
       byCause,
       work: sum(WORK),
       lost: sum(LOST),
@@ -118,38 +147,88 @@ export class Waterfall {
   }
 
   #spans(request: RequestSpan): Span[] {
-    const { length } = this.#steps;
+    const kept = this.#kept.get(request);
+    if (kept) return kept;
+    const spans: Span[] = [];
+    this.#walk(request, (start, end, cause, about = null, step = 0) => {
+      const last = spans.at(-1);
+      if (last?.step === step && last.cause === cause && last.about === about) last.end = end;
+      else spans.push({ start, end, cause, step, about });
+    });
+    return keep(this.#kept, request, spans, MOST_KEPT);
+  }
+
+  /** Emits the parts of a request's time. With `sums`, some only have the right cause and length. */
+  #walk(request: RequestSpan, emit: Emit, sums: AllSums | null = null) {
     const number = this.#steps.counts.number.values;
     const times = this.#times;
     const arrived = this.arrived(request);
     const rows = historyOf(request).filter(isRow);
-    const end = Math.min(request.endsAt ?? length, length);
+    const end = Math.min(request.endsAt ?? Infinity, this.#steps.length);
     // A request may have been sent before a step ended that the log has before its arrival.
     let first = request.beginsAt;
     while (arrived !== null && first && times.end[first - 1] > arrived) first--;
-    const spans: Span[] = [];
     let at = 0; // in `rows`
     for (let index = first; index < end; index++) {
       const step = number[index];
-      const ends = times.end[index];
       while (at < rows.length && Number(rows[at].to) < step) at++;
       const row = rows[at]?.from <= step ? rows[at] : null;
       const before = index ? times.end[index - 1] : 0;
       let start = arrived === null ? before : Math.max(before, arrived);
       if (arrived === null && !index) start = Math.min(times.begin[index], times.launched[index]);
-      if (start >= ends) continue;
-      const begins = spans.length;
-      this.#tile(request, index, row, start, (from, to, cause, about = null) => {
-        if (to <= from) return;
-        const last = spans[spans.length - 1];
-        if (spans.length > begins && last.cause === cause && last.about === about) last.end = to;
-        else spans.push({ start: from, end: to, cause, step, about });
+      if (start >= times.end[index]) continue;
+      if (sums && index && start === before) {
+        const until = this.#lasts(request, step, row);
+        const to = firstWhere(end, (one) => number[one] >= until);
+        for (const [cause, sum] of Object.entries(row ? sums.decode : sums.waiting))
+          if (sum[to] > sum[index]) emit(sum[index], sum[to], cause);
+        if (to > index) {
+          index = to - 1;
+          continue;
+        }
+      }
+      this.#tile(request, index, row, start, (from, to, cause, about) => {
+        if (from < to) emit(from, to, cause, about, step);
       });
     }
-    return spans;
   }
 
-  #tile(request: RequestSpan, index: number, row: Segment | null, start: number, emit: Emit) {
+  /** The first step in which a request no longer waits or decodes as in this one; 0 if this one is told by itself. */
+  #lasts({ id, examined, admitted, forked }: RequestSpan, step: number, row: Segment | null) {
+    if (row)
+      return row.kind === "decode" && !row.recomputed && !isInVain(row) ? Number(row.to) + 1 : 0;
+    if (step < examined) return 0;
+    const skips = this.#skips[forked?.parent ?? id] ?? [];
+    const skip = skips[firstWhere(skips.length, (one) => skips[one] >= step)];
+    return Math.min(admitted?.step ?? Infinity, skip ?? Infinity);
+  }
+
+  #sumUp(): AllSums {
+    const { length, skips, counts } = this.#steps;
+    for (let index = 0; index < length; index++)
+      for (const [id] of skips.at(index))
+        (this.#skips[id] ??= []).push(counts.number.values[index]);
+    return {
+      waiting: this.#sumsOf(null),
+      decode: this.#sumsOf({ kind: "decode", from: 0, to: null }),
+    };
+  }
+
+  #sumsOf(row: Segment | null) {
+    const { length } = this.#steps;
+    const { end } = this.#times;
+    const sums: Sums = {};
+    for (let index = 1; index < length; index++)
+      if (end[index - 1] < end[index])
+        this.#tile(ANY, index, row, end[index - 1], (from, to, cause) => {
+          if (from < to) (sums[cause] ??= new Float64Array(length + 1))[index + 1] += to - from;
+        });
+    for (const sum of Object.values(sums))
+      for (let index = 0; index < length; index++) sum[index + 1] += sum[index];
+    return sums;
+  }
+
+  #tile(request: Life, index: number, row: Segment | null, start: number, emit: Emit) {
     const times = this.#times;
     const begin = times.begin[index];
     if (this.#steps.counts.isAfterGap.values[index] && start < begin) {
@@ -201,7 +280,7 @@ export const isInVain = ({ wasted }: Segment) => wasted !== undefined && wasted 
 
 /** Why a request has no row in a step, and which request that is about. */
 function absent(
-  request: RequestSpan,
+  request: Life,
   steps: StepRecords,
   index: number,
   row: Segment | null,
@@ -230,14 +309,13 @@ function absent(
  */
 function othersPrefill(steps: StepRecords, { launched, ready }: StepRecords["times"]) {
   const [decodes, prefills] = [steps.counts.decodes.values, steps.counts.prefills.values];
+  const failed = steps.counts.failed.values;
+  const indexes = [...Array(steps.length).keys()];
   /** Indexes of the steps that only decode, by number of decodes. */
-  const alone: Map<number, number[]> = new Map();
-  for (let index = 0; index < steps.length; index++) {
-    if (!decodes[index] || prefills[index] || steps.counts.failed.values[index]) continue;
-    const group = alone.get(decodes[index]);
-    if (group) group.push(index);
-    else alone.set(decodes[index], [index]);
-  }
+  const alone = Map.groupBy(
+    indexes.filter((index) => decodes[index] && !prefills[index] && !failed[index]),
+    (index) => decodes[index],
+  );
   const sizes = [...alone.keys()].sort((a, b) => b - a);
   const others = new Float64Array(steps.length);
   for (let index = 0; index < steps.length; index++) {

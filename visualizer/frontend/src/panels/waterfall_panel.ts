@@ -170,9 +170,9 @@ export class WaterfallPanel extends Part {
     this.rows =
       order === "groups" ? groupRows(this.times, this.open) : this.times.map((time) => ({ time }));
     this.late = new Map(this.times.map((time) => [time, lateness(model, time, slo)]));
-    this.longest = Math.max(
+    this.longest = this.times.reduce(
+      (longest, time) => Math.max(longest, time.total, this.ghostOf(time)),
       1,
-      ...this.times.map((time) => Math.max(time.total, this.ghostOf(time))),
     );
     this.totals = totals(this.times);
     const part = partWords(model, this.board.view.lastOfLog);

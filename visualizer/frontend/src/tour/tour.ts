@@ -3,6 +3,8 @@
  * at most three small ones and the answer to one "why?". Escape returns to the board at the scene's step.
  */
 
+// A board has loaded this already. Without it, what both need would be a file of its own.
+import "../board/board.ts";
 import { patchChildren, v } from "../board/patch_children.ts";
 import type { Shell } from "../board/shell.ts";
 import { watchTheme } from "../board/theme.ts";
