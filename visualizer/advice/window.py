@@ -47,8 +47,9 @@ def window_of(log: EventLog, goal: Goal, most: int) -> tuple[EventLog, str]:
     numbers = [number for some in known.finished for number in some.number]
     last = first + most - 1
     share = times[first] / (sum(one for *_, one in spans) or 1)
+    told = f"{share:.0%}" if share >= 0.01 else "less than 1%"
     note = (
-        f"Only steps {numbers[first]:,} to {numbers[last]:,} were replayed, with {share:.0%} of the "
+        f"Only steps {numbers[first]:,} to {numbers[last]:,} were replayed, with {told} of the "
         f"time that the goal is about: that of the {counted:,.0f} requests whose time lies in them."
     )
     return replayed_part(log, numbers[first], numbers[last]), note
