@@ -22,11 +22,11 @@ HOSTILE = "<b>Ada</b> | `x`\n[y](z)"
 
 
 def crowd(seats: int) -> EventLog:
-    """Forty requests in two seconds, which wait for seats."""
+    """Nine requests in two seconds, and then 31, which wait for seats."""
     params = SamplingParams(max_tokens=20, ignore_eos=True)
     arrivals = [
-        Arrival(at_ms=50 * n, prompt=[97 + n % 9] * 20, params=params, label=HOSTILE)
-        for n in range(40)
+        Arrival(at_ms=at, prompt=[97 + at % 9] * 20, params=params, label=HOSTILE)
+        for at in (min(250 * n, 2000 + 50 * n) for n in range(40))
     ]
     return simulate(Workload([*arrivals]), EngineConfig(max_batch_size=seats), cost=Cost(9, 0.1))
 

@@ -1,13 +1,11 @@
 """`underglass advise`: which other settings would have met a goal, and what they cost."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
 import typer
 
-from underglass.commands.options import KINDS, fail, tell
+from underglass.commands.options import KINDS, fail, progress, tell
 from underglass.commands.read_log import read_named
 
 REFUSED = 3  # exit status
@@ -57,7 +55,7 @@ def advise(  # noqa: PLR0917 (typer needs one parameter per option)
     try:
         goals = [one for text in goal for one in goals_of(text)]
         log = read_named(file)
-        with _progress(replays) as on_replay:
+        with progress(replays + 20, "replaying", "run") as on_replay:
             answer = advise_of(
                 log, goals, settings=names, replays=replays, steps=steps, on_replay=on_replay
             )
@@ -69,17 +67,3 @@ def advise(  # noqa: PLR0917 (typer needs one parameter per option)
     except (LogError, ConfigError, ValueError) as error:
         fail(f"{file}: {error}")
     typer.echo(msgspec.json.format(msgspec.json.encode(answer)) if as_json else answer)
-
-
-@contextmanager
-def _progress(most: int) -> Iterator[Callable[[int], object]]:
-    """Show a bar on a terminal, if there is tqdm."""
-    try:
-        from tqdm import tqdm
-    except ModuleNotFoundError:
-        yield lambda _: None
-        return
-    with tqdm(
-        total=most + 20, desc="replaying", unit="run", delay=1, leave=False, disable=None
-    ) as bar:
-        yield lambda _: bar.update()

@@ -1,6 +1,7 @@
 """Options that several commands have, and the functions that print their notes and errors."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, NoReturn
 
@@ -66,3 +67,15 @@ def fail(message: str) -> NoReturn:
     """Print the message and exit with code 2, as typer does for an invalid option."""
     tell(message)
     raise typer.Exit(2)
+
+
+@contextmanager
+def progress(total: int, desc: str, unit: str) -> Iterator[Callable[[int], object]]:
+    """Show a bar on a terminal, if there is tqdm; yield what is called after each of `total` parts."""
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        yield lambda _: None
+        return
+    with tqdm(total=total, desc=desc, unit=unit, delay=1, leave=False, disable=None) as bar:
+        yield lambda _: bar.update()

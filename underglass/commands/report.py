@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from underglass.commands.options import KINDS, fail
+from underglass.commands.options import KINDS, fail, progress
 from underglass.commands.read_log import read_named
 
 
@@ -28,10 +28,13 @@ def report(
 
     Prompts and outputs are not in it; the labels of requests are.
     """
+    from visualizer.report import parts_of
     from visualizer.report import report as report_of
     from visualizer.report.blocks import as_html, write_markdown
 
-    blocks = list(report_of(read_named(file, whole=True), Path(file).name, replays=replays))
+    log = read_named(file, whole=True)
+    with progress(parts_of(log, replays=replays), "reporting", "part") as on_part:
+        blocks = report_of(log, Path(file).name, replays=replays, on_part=on_part)
     try:
         if markdown is not None:
             for path in write_markdown(blocks, markdown):

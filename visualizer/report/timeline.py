@@ -26,13 +26,31 @@ class _Part(NamedTuple):
     preempted: list[int]  # the steps
 
 
-def timeline(regimes: Regimes, known: Known, width: int) -> str:
-    """Return the picture of a log with times; its last line names the regimes."""
-    steps, settings = regimes.columns.steps, regimes.columns.settings
-    ends = [end or 0 for one in known.finished for end in one.end]
-    used = [blocks for one in known.plans for blocks in one.used]
+def timeline(
+    regimes: Regimes, known: Known, ends: Sequence[float], widths: Sequence[int]
+) -> list[str]:
+    """Return the picture of a log with times, in each width; its last line names the regimes.
+
+    ends  when each step ended
+    """
+    steps = regimes.columns.steps
     began = ends[0] - steps.busy[0]
     span = max(1, ends[-1] - began) / _PARTS
+    parts = _parts(regimes, known, ends, began, span)
+    begins = [
+        (ends[steps.number.index(one.first)] - began) / span * bool(at)
+        for at, one in enumerate(regimes)
+    ]
+    length = in_words(int(ends[-1] - began), "us")
+    return [_drawn(regimes, parts, begins, length, width) for width in widths]
+
+
+def _parts(
+    regimes: Regimes, known: Known, ends: Sequence[float], began: float, span: float
+) -> list[_Part]:
+    """Divide the steps among the parts of the run's time, which take `span` each."""
+    steps = regimes.columns.steps
+    used = [blocks for one in known.plans for blocks in one.used]
     parts = [_Part(defaultdict(float), defaultdict(float), []) for _ in range(_PARTS)]
     for index, (end, busy) in enumerate(zip(ends, steps.busy, strict=True)):
         level = {"seats": steps.seats[index], "blocks": used[index]}
@@ -46,6 +64,14 @@ def timeline(regimes: Regimes, known: Known, width: int) -> str:
         if steps.preempted[index]:
             at = min(_PARTS - 1, int((end - began) / span))
             parts[at].preempted.append(steps.number[index])
+    return parts
+
+
+def _drawn(
+    regimes: Regimes, parts: Sequence[_Part], begins: Sequence[float], length: str, width: int
+) -> str:
+    """Draw the parts; regimes begin at `begins`, in parts."""
+    settings = regimes.columns.settings
     causes = [one for one in CAUSES if any(part.waiting[one] for part in parts)]
     highest = max(1, *(sum(part.waiting.values()) for part in parts))
     waiting = [[part.waiting[cause] for part in parts] for cause in causes]
@@ -56,10 +82,9 @@ def timeline(regimes: Regimes, known: Known, width: int) -> str:
         lane(1, "seats", settings["max_batch_size"], {"seats": seats}),
         lane(2, "blocks", settings["num_blocks"], {"blocks": blocks}),
         *_preemptions(parts, width),
-        *_regimes(regimes, dict(zip(steps.number, ends, strict=True)), began, span, width),
+        *_regimes(regimes, begins, width),
     ]
     bottom = _TOP + 3 * (_LANE + _GAP)
-    length = in_words(int(ends[-1] - began), "us")
     key, rows = svg_key(causes, _LEFT, bottom + 22, width)
     axis = (
         f'<text x="{_LEFT}" y="{bottom}">0</text>'
@@ -111,14 +136,12 @@ def _preemptions(parts: Sequence[_Part], width: int) -> Iterator[str]:
             yield f'<path class="moment" d="M{_x(at + 0.5, width):.1f} {top}v{_TICK}">{tip}</path>'
 
 
-def _regimes(
-    regimes: Regimes, ends: dict[int, float], began: float, span: float, width: int
-) -> Iterator[str]:
+def _regimes(regimes: Regimes, begins: Sequence[float], width: int) -> Iterator[str]:
     """A line where each regime begins, and its kind above where there is room, the costlier first."""
     bottom, named = _TOP + 3 * (_LANE + _GAP) - _GAP, list[tuple[float, float]]()
-    for one in sorted(regimes, key=lambda one: -one.waited_in_all):
-        is_first = one is regimes[0]
-        at = _LEFT if is_first else _x((ends[one.first] - began) / span, width)
+    both = zip(regimes, begins, strict=True)
+    for one, begin in sorted(both, key=lambda pair: -pair[0].waited_in_all):
+        at = _x(begin, width)
         yield f'<path class="regime" d="M{at:.1f} {_TOP - 22}V{bottom}"/>'
         end = at + 7 * len(one.kind) + 8
         if end <= width and all(end < other or at > last for other, last in named):

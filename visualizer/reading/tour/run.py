@@ -105,8 +105,7 @@ def the_life(of: Material) -> Scene | None:
     whole = {
         one.id: one for one in known if one.first is not None and one.reason in ("stop", "length")
     }
-    times = (one for one in of.waterfall.each() if one.request in whole)  # too many to keep them
-    time = max(times, key=lambda one: (one.total, -one.request), default=None)
+    time = next(iter(of.waterfall.slowest(1, among=whole)), None)
     life = whole[time.request] if time is not None else None
     if time is None or life is None or life.first is None or life.finished is None:
         return None

@@ -6,6 +6,7 @@ and the colours follow the notebook's theme.
 """
 
 import html
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 _WIDTH, _NAME, _END, _PITCH, _BAR = 900, 110, 80, 30, 20
+_LEAST = 1  # pixel: narrower bars are drawn as one
 _LONGEST = 26  # characters of a name: vLLM's ids are longer
 # The hues of requests in light and in dark (`visualizer/frontend/src/drawing/palette.ts`).
 HUES = tuple(
@@ -127,7 +129,7 @@ def _row(time: "RequestTime", top: int, left: int, scale: float, width: int) -> 
     begin = time.spans[0].start if time.spans else 0
     bars = "".join(
         _bar(run, left + (run[0].start - begin) * scale, base, scale, time)
-        for run in _runs(time.spans)
+        for run in _runs(time.spans, _LEAST / scale)
     )
     name, total = time.name, in_words(time.total, time.unit)
     name = html.escape(name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…")
@@ -141,19 +143,39 @@ def _row(time: "RequestTime", top: int, left: int, scale: float, width: int) -> 
     )
 
 
-def _runs(spans: Sequence["Span"]) -> list[list["Span"]]:
-    """Return the spans, neighbours with one cause together."""
-    groups = groupby(spans, key=lambda span: (span.cause, span.about))
-    return [list(group) for _, group in groups]
+def _runs(spans: Sequence["Span"], least: float) -> list[list["Span"]]:
+    """Return the spans, neighbours with one cause together, and also those that take less than `least`.
+
+    A preemption stays alone.
+    """
+    runs = list[list["Span"]]()
+    for (cause, _), group in groupby(spans, key=lambda span: (span.cause, span.about)):
+        run = list(group)
+        is_alone = not runs or "preempted" in (cause, runs[-1][0].cause)
+        if is_alone or max(_length(runs[-1]), _length(run)) >= least:
+            runs.append(run)
+        else:
+            runs[-1] += run
+    return runs
+
+
+def _length(run: list["Span"]) -> int:
+    return run[-1].end - run[0].start
 
 
 def _bar(run: list["Span"], x: float, base: int, scale: float, time: "RequestTime") -> str:
-    first, last = run[0], run[-1]
-    cause, spent = first.cause, last.end - first.start
+    """Draw a run, which has the look of the cause that takes most of it."""
+    times = Counter[str]()
+    for span in run:
+        times[span.cause] += span.duration
+    cause, spent = max(times, key=lambda one: times[one]), _length(run)
     height, width = _HEIGHTS.get(cause, 12), spent * scale
-    behind = ' fill-opacity=".5"' if first.about is not None and cause in WAITING else ""
-    steps = f"step {first.step}" if len(run) == 1 else f"steps {first.step} to {last.step}"
-    tip = html.escape(f"{cause_name(cause)}, {in_words(spent, time.unit)}, {steps}")
+    is_behind = any(span.about is not None for span in run if span.cause == cause)
+    behind = ' fill-opacity=".5"' if is_behind and cause in WAITING else ""
+    first, last = run[0].step, run[-1].step
+    steps = f"step {first}" if len(run) == 1 else f"steps {first} to {last}"
+    name = cause_name(cause) + " and others" * (len(times) > 1)
+    tip = html.escape(f"{name}, {in_words(spent, time.unit)}, {steps}")
     start = ""
     if cause == "preempted":  # the moment, and the dashes of the wait
         start = f'<path class="moment" d="M{x:.2f} {base - _BAR}V{base}"/>'

@@ -255,29 +255,15 @@ class Records:
         assert self.known is not None
         return map(self.life_of, self.known.each_request(*LONG))
 
+    def outlines(self) -> Iterator[Life]:
+        """Yield the same without `work`, `absences` and `output_tokens`: much less is read for it."""
+        assert self.known is not None
+        return map(self._outline, self.known.each_request())
+
     def life_of(self, known: facts.Request) -> Life:
         """Return what is known of a request."""
-        arrived: Any = known.arrived_at if self.unit == "us" else known.begins_at
-        life = Life(
-            id=known.id,
-            label=known.label,
-            prompt_tokens=known.prompt_length,
-            arrived=None if known.arrived is None else arrived,
-            examined=known.examined,
-            begins_at=known.begins_at,
-            ends_at=known.ends_at,
-            first_token=known.first_token,
-            short=known.shortfall,
-            output_tokens=len(known.token_steps),
-        )
-        if known.forked is not None:
-            life.forked, life.parent = known.forked
-        if known.finished is not None:
-            life.reason = known.finished[1]
-        if known.admitted is not None:
-            life.admitted, found, tokens, replica = known.admitted
-            life.adopted = tokens, replica
-            life.found = found if life.admitted else None  # else before the log begins
+        life = self._outline(known)
+        life.output_tokens = len(known.token_steps)
         for one in (*known.before, *known.segments):
             if one.kind in _ROWS and one.end is not None:
                 work = _work(one)
@@ -289,6 +275,29 @@ class Records:
                     last.end = until  # it began before the log does
                 else:
                     life.absences.append(Absence(one.begin, one.by, until))
+        return life
+
+    def _outline(self, known: facts.Request) -> Life:
+        arrived: Any = known.arrived_at if self.unit == "us" else known.begins_at
+        life = Life(
+            id=known.id,
+            label=known.label,
+            prompt_tokens=known.prompt_length,
+            arrived=None if known.arrived is None else arrived,
+            examined=known.examined,
+            begins_at=known.begins_at,
+            ends_at=known.ends_at,
+            first_token=known.first_token,
+            short=known.shortfall,
+        )
+        if known.forked is not None:
+            life.forked, life.parent = known.forked
+        if known.finished is not None:
+            life.reason = known.finished[1]
+        if known.admitted is not None:
+            life.admitted, found, tokens, replica = known.admitted
+            life.adopted = tokens, replica
+            life.found = found if life.admitted else None  # else before the log begins
         return life
 
 

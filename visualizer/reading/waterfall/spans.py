@@ -47,17 +47,37 @@ class Span(NamedTuple):
 
 def spans_of(records: Records, life: Life) -> list[Span]:
     """Return a request's spans, as far as the steps of the log have finished."""
-    end = len(records.steps) if life.ends_at is None else min(life.ends_at, len(records.steps))
     spans: list[Span] = []
-    for index in range(_first_tile(records.steps, life), end):
-        step = records.steps[index]
-        before = records.steps[index - 1].end if index else 0
-        start = before if life.arrived is None else max(before, life.arrived)
-        if life.arrived is None and not index:
-            start = min(step.begin, step.launched)
+    for index in _tiles(records, life):
+        step, start = records.steps[index], _start(records, life, index)
         if start < step.end:
             spans += _joined(_tile(records.paused.intervals, life, step, start))
     return spans
+
+
+def total_of(records: Records, life: Life) -> int:
+    """Return what the spans of a request add up to, without making them; see `Records.outlines`."""
+    steps, tiles = records.steps, _tiles(records, life)
+    last = next((at for at in reversed(tiles) if _start(records, life, at) < steps[at].end), None)
+    if last is None:
+        return 0
+    starts = ((_start(records, life, at), steps[at].end) for at in tiles)
+    return steps[last].end - next(start for start, end in starts if start < end)
+
+
+def _tiles(records: Records, life: Life) -> range:
+    """Return the indexes of the steps from the arrival of a request to its end."""
+    count = len(records.steps)
+    end = count if life.ends_at is None else min(life.ends_at, count)
+    return range(_first_tile(records.steps, life), end)
+
+
+def _start(records: Records, life: Life, index: int) -> int:
+    """Return when the part of a step's tile begins that belongs to a request."""
+    if life.arrived is None and not index:
+        return min(records.steps[0].begin, records.steps[0].launched)
+    before = records.steps[index - 1].end if index else 0
+    return before if life.arrived is None else max(before, life.arrived)
 
 
 def _joined(parts: Iterable[Span]) -> list[Span]:

@@ -10,16 +10,17 @@ read(log).waterfall.frame        all spans as a pandas frame
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Literal
 
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.waterfall.causes import CAUSES, LOST, WORK
 from visualizer.reading.waterfall.parts import Part, parts_of
 from visualizer.reading.waterfall.records import Life, Records
-from visualizer.reading.waterfall.spans import Span, spans_of
+from visualizer.reading.waterfall.spans import Span, spans_of, total_of
 from visualizer.reading.why.find import unique_names
 
 if TYPE_CHECKING:
@@ -140,6 +141,12 @@ class Waterfall:
     def each(self) -> Iterator[RequestTime]:
         """Yield the time of each request, in any order. A long log has too many to keep them all."""
         return (time_of(self._records, life, self.names) for life in self._records.lives())
+
+    def slowest(self, count: int, among: Container[int] | None = None) -> list[RequestTime]:
+        """Return the requests that took longest, those `among` all. No others get spans."""
+        lives = (one for one in self._records.outlines() if among is None or one.id in among)
+        totals = ((total_of(self._records, one), -one.id) for one in lives)
+        return [self[-id_] for _total, id_ in nlargest(count, totals)]
 
     def __iter__(self) -> Iterator[RequestTime]:
         times = (self[request] for request in self.requests)
