@@ -102,17 +102,14 @@ def _preempted(result: bool, adder: Any, request: Any) -> None:
 def _scheduling(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
     _note("step_begins")
     plan = original(scheduler, *args, **kwargs)
-    _note("step_scheduled", plan.batch_to_run)
+    _note("step_scheduled", plan)
     return plan
 
 
-def _prefilling(original: Callable[..., Any], scheduler: Any, running_batch: Any) -> Any:
-    stays_full = running_batch.batch_is_full and not (
-        running_batch.is_empty() or scheduler.enable_priority_preemption or scheduler.is_hybrid_swa
-    )
-    plan = original(scheduler, running_batch)
-    if not stays_full:
-        _note("prefilled", plan.running_batch.batch_is_full)
+def _prefilling(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+    _note("prefilling", *args, **kwargs)
+    plan = original(scheduler, *args, **kwargs)
+    _note("prefilled", plan)
     return plan
 
 
@@ -125,10 +122,10 @@ def _processing(
     return result
 
 
-def _note(what: str, *args: Any) -> None:
+def _note(what: str, *args: Any, **kwargs: Any) -> None:
     if _Recording.recorder is not None:
         try:
-            getattr(_Recording.recorder, what)(*args)
+            getattr(_Recording.recorder, what)(*args, **kwargs)
         except Exception as error:
             _stop(error)
 
@@ -158,6 +155,7 @@ class Recorder:
         self._retracted: list[int] = []
         self._needed_by: dict[int, int] = {}  # of the requests that were preempted in this pass
         self._seats_are_next: bool | None = None  # what SGLang checks next; None: nothing yet
+        self._stays_full = False
         self._obstacle: list[Any] = ["batch_full", 1, 0]
         self._in_flight: deque[tuple[int, int, int, list[int]]] = deque()  # oldest first
         self._with_tokens = os.environ.get("UNDERGLASS_RECORD_TOKENS") == "1"
@@ -291,8 +289,18 @@ class Recorder:
         for victim in victims:
             self._needed_by.setdefault(self._numbers[victim.rid], number)
 
-    def prefilled(self, is_full: bool) -> None:
+    def prefilling(self, running_batch: Any) -> None:
+        """SGLang will try to admit requests, unless the batch has been full since it last did."""
+        can_admit = running_batch.is_empty() or self._scheduler.enable_priority_preemption
+        self._stays_full = running_batch.batch_is_full and not (
+            can_admit or self._scheduler.is_hybrid_swa
+        )
+
+    def prefilled(self, plan: Any) -> None:
         """SGLang has tried to admit requests. If it ended at the seats, they are why it did."""
+        if self._stays_full:
+            return
+        is_full = plan.running_batch.batch_is_full
         if self._seats_are_next or (is_full and self._seats_are_next is None):
             self._obstacle = ["batch_full", 1, 0]
 
@@ -305,8 +313,9 @@ class Recorder:
         reason, need, have = self._obstacle
         return [queue[0], reason, len(queue) - 1, need, have]
 
-    def step_scheduled(self, batch: Any) -> None:
+    def step_scheduled(self, plan: Any) -> None:
         """The scheduler has planned a batch, or found nothing to do."""
+        batch = plan.batch_to_run
         self._find_aborted()
         blocked = self._blocked()
         if not batch or not batch.reqs:
