@@ -70,8 +70,11 @@ def fail(message: str) -> NoReturn:
 
 
 @contextmanager
-def progress(total: int, desc: str, unit: str) -> Iterator[Callable[[int], object]]:
-    """Show a bar on a terminal, if there is tqdm; yield what is called after each of `total` parts."""
+def progress(total: int | None, desc: str, unit: str) -> Iterator[Callable[[int], object]]:
+    """Show a bar on a terminal, if there is tqdm; yield what is called after each of `total` parts.
+
+    total  None: it is not known, and the bar only counts
+    """
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:

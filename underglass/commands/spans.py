@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from underglass.commands.options import KINDS, fail, tell
+from underglass.commands.options import KINDS, fail, progress, tell
 from underglass.commands.read_log import read_named
 
 if TYPE_CHECKING:
@@ -56,9 +56,12 @@ def spans(
         if follow:
             _follow(Path(file), runs, outbox, exporter)
         else:
-            for _ in runs.add_whole(read_named(file)):
-                if outbox.is_full and not outbox.send(exporter):
-                    break
+            log = read_named(file)
+            with progress(None, "sending", " requests") as on_request:
+                for _ in runs.add_whole(log):
+                    on_request(runs.requests)
+                    if outbox.is_full and not outbox.send(exporter):
+                        break
     except OSError as error:
         fail(f"cannot read {file}: {error.strerror or error}")
     except LogError as error:
