@@ -139,7 +139,7 @@ def start(tag: str, folder: Path, *names: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     config = Path(__file__).parents[1] / "engine" / "bundled" / "config.json"
     (folder / "config.json").write_text(json.dumps(json.loads(config.read_text()) | MODEL))
-    for name in names or _loads(tag, folder):
+    for name in names or _to_run(tag, folder):
         (folder / f"{tag}-{name}.go").unlink(missing_ok=True)
         with (folder / f"{tag}-{name}.log").open("w") as log:
             command = [sys.executable, "-m", "benchmarks.advice", "serve", tag, str(folder), name]
@@ -150,13 +150,13 @@ def start(tag: str, folder: Path, *names: str) -> None:
 
 def go(tag: str, folder: Path, *names: str) -> None:
     """Run the loads in turn."""
-    for name in names or _loads(tag, folder):
+    for name in names or _to_run(tag, folder):
         (folder / f"{tag}-{name}.go").touch()
         _wait_for(folder / f"{tag}-{name}.log", "done")
         time.sleep(1)
 
 
-def _loads(tag: str, folder: Path) -> list[str]:
+def _to_run(tag: str, folder: Path) -> list[str]:
     """Return the loads to run: for the second run, those that have advice."""
     return [*(json.loads((folder / "advice.json").read_text()) if tag == "new" else LOADS)]
 
