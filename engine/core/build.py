@@ -98,7 +98,7 @@ def build(
         kind = sglang.OverlapLoop if config.async_scheduling else sglang.NormalLoop
         scheduler_kind = sglang.SGLangScheduler
     elif getattr(runner, "kv_groups", None):
-        scheduler_kind = extension("kv_groups").GroupedScheduler
+        scheduler_kind = extension("grouped_cache").GroupedScheduler
     loop = kind(
         config=config,
         runner=runner,
@@ -136,7 +136,9 @@ def _cache(
     given: dict[str, Any],
 ) -> KVCacheManager:
     if groups := getattr(given["runner"], "kv_groups", None):
-        grouped: KVCacheManager = extension("kv_groups").grouped_cache(config, groups, pool, emit)
+        grouped: KVCacheManager = extension("grouped_cache").grouped_cache(
+            config, groups, pool, emit
+        )
         return grouped
     if config.prefix_cache == "hash":
         from engine.core.cache.hash_cache import HashCache

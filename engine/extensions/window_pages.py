@@ -34,7 +34,7 @@ Differs from vLLM, where each kind of layer has block tables of its own over one
 (`single_type_kv_cache_manager.py`) puts a null block in place of a block behind the window. In vLLM,
 layers with different windows are different kinds; here all sliding layers share the widest window.
 With the same blocks cached, both find the same prefix; `docs/measured.md` compares the decisions.
-`kv_groups.py` is vLLM's memory, for simulations.
+`grouped_cache.py` is vLLM's memory, for simulations.
 """
 
 from collections import OrderedDict

@@ -12,7 +12,7 @@ from engine.core.cache.radix_tree import RadixNode
 from engine.core.request import Request
 from engine.core.scheduling.policy import Policy
 from engine.core.scheduling.scheduler import Plan, Scheduler
-from engine.extensions.kv_groups import GroupedScheduler
+from engine.extensions.grouped_cache import GroupedScheduler
 from engine.simulation.choice import (
     Budget,
     Choice,

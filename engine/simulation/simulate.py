@@ -15,7 +15,7 @@ from engine.core.output.detokenizer import IncrementalDetokenizer
 from engine.core.output.processor import OutputProcessor
 from engine.core.request import Request
 from engine.core.sampling_params import SamplingParams
-from engine.extensions.kv_groups import GroupedCache
+from engine.extensions.grouped_cache import GroupedCache
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.pipelined_loop import PipelinedLoop
 from engine.simulation.recorded_drafts import RecordedDrafts

@@ -24,7 +24,7 @@ from engine.core.engine import Engine
 from engine.core.request import Request
 from engine.core.scheduling.scheduler import Plan, Scheduler
 from engine.core.speculation.drafter import Drafter
-from engine.extensions.kv_groups import GroupedCache, GroupedScheduler
+from engine.extensions.grouped_cache import GroupedCache, GroupedScheduler
 from engine.simulation.recorded_drafts import Drafting
 
 _NO_TOKEN = -1  # a padded draft, which is never accepted
@@ -135,15 +135,14 @@ class _VllmDrafts(Scheduler):
         if (obstacle := super()._memory_obstacle(plan, request, match)) is not None:
             return obstacle
         count = min(missing, plan.budget, plan.longest) + self._padded * self._pads
-        need, have = self._count_blocks(match, cached + count + self._lookahead)
+        need = self._blocks_needed(match, cached + count + self._lookahead)
+        have = self.cache.num_available_blocks_beside(match)
         have -= self._watermark_blocks * bool(self.running)
         return ("no_free_blocks", need, have) if need > have else None
 
-    def _count_blocks(self, match: PrefixMatch, tokens: int) -> tuple[int, int]:
-        """Return the blocks that a request of so many tokens needs beside a match, and has."""
-        cached = sum(map(self.cache.is_evictable, match.blocks))
-        need = self.config.blocks_for(tokens) - len(match.blocks)
-        return need, self.cache.num_available_blocks - cached
+    def _blocks_needed(self, match: PrefixMatch, tokens: int) -> int:
+        """Return the blocks that a request of so many tokens needs beside a match."""
+        return self.config.blocks_for(tokens) - len(match.blocks)
 
     def _add_row(
         self, plan: Plan, request: Request, count: int, copies: Sequence[tuple[int, int]]
@@ -171,9 +170,8 @@ class _GroupedVllmDrafts(_VllmDrafts, GroupedScheduler):
         self.cache.lookahead = self._lookahead
         super()._add_row(plan, request, count, copies)
 
-    def _count_blocks(self, match: PrefixMatch, tokens: int) -> tuple[int, int]:
-        need = self.cache.blocks_to_admit(len(match.blocks), tokens, tokens)
-        return need, self.cache.num_available_blocks_beside(match)
+    def _blocks_needed(self, match: PrefixMatch, tokens: int) -> int:
+        return self.cache.blocks_to_admit(len(match.blocks), tokens, tokens)
 
 
 def _append(plan: Plan, drafts: list[int]) -> None:
