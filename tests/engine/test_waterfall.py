@@ -1,5 +1,6 @@
 """Where the time went: spans add up to the latency, and each cause is the one that the log has."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from engine import Engine, EventLog, SamplingParams
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from tests.engine.workloads import finish, named, random_log, simulated, windowed
+from tests.engine.workloads import finish, named, random_log, simulated
 from tests.parity.recorded_steps import read_recording
 from visualizer import read
 from visualizer.reading.waterfall import RequestTime, Waterfall
@@ -80,7 +81,10 @@ def check_spans(time: RequestTime, allowed: Causes, blocked: dict[int, v.Blocked
     assert all(span.duration > 0 and span.cause in CAUSES for span in time.spans)
     for one, other in zip(time.spans, time.spans[1:], strict=False):
         assert one.end == other.start
-    assert sum(time.by_cause.values()) == time.total
+    times = Counter[str]()
+    for span in time.spans:
+        times[span.cause] += span.duration
+    assert time.by_cause == times and times.total() == time.total
     assert sum(part.time for part in time.parts) == time.total
     for part in time.parts:
         assert part.mark == ("inferred" if part.cause == "others_prefill" else "recorded")
@@ -110,15 +114,13 @@ def check(log: EventLog) -> int:
             step = event.step
         elif isinstance(event, v.StepScheduled):
             blocked[step] = event.blocked
-    allowed = allowed_causes(log)
-    rows = read(log).requests
+    allowed, rows = allowed_causes(log), read(log).requests
     for request, latency, reason in latencies(log):
         time = waterfall[request]
         assert time.total == latency, (request, reason)
         if reason in ("stop", "length"):
-            assert latency == round(rows.e2e_ms[request] * 1000)
-            if (ttft := rows.ttft_ms[request]) == ttft:  # else NaN: it began elsewhere
-                assert time.ttft == round(ttft * 1000)
+            ttft = rows.ttft_ms[request]
+            assert ttft != ttft or time.ttft == round(ttft * 1000)  # NaN: it began elsewhere
     for time in waterfall:
         check_spans(time, allowed, blocked)
     return len(waterfall)
@@ -147,11 +149,6 @@ def test_the_parts_of_a_real_vllm_add_up_to_the_measured_latency(name: str) -> N
         assert "unknown" not in {part.mark for part in parts}
 
 
-def test_an_unknown_request_is_named() -> None:
-    with pytest.raises(KeyError, match="99"):
-        run(simulated())[99]
-
-
 def test_what_others_prefill_adds_to_a_decode_is_measured_against_decodes_alone() -> None:
     engine = simulated()
     engine.submit([1] * 10, SamplingParams(max_tokens=6, ignore_eos=True))
@@ -169,17 +166,10 @@ def test_tokens_computed_again_are_lost_and_new_ones_in_the_same_row_are_work() 
     for token in (1, 2):
         engine.submit([token] * 24, SamplingParams(max_tokens=20, ignore_eos=True))
     time = run(engine)[2]
-    [away] = [one.begin for one in time.life.absences]
-    resumed = next(span for span in time.spans if span.cause == "recomputed")
-    work = time.life.work[resumed.step]
-    again, new = (
-        next(s for s in time.spans if (s.cause, s.step) == (cause, resumed.step)).duration
-        for cause in ("recomputed", "decode")
-    )
-    assert work.new == 1
-    assert away < resumed.step
-    assert again == (again + new) * work.again // (work.again + 1)
-    assert "preempted" in str(time)
+    step = next(span.step for span in time.spans if span.cause == "recomputed")
+    took = {span.cause: span.duration for span in time.spans if span.step == step}
+    again, both = time.life.work[step].again, took["recomputed"] + took["decode"]
+    assert took["recomputed"] == both * again // (again + 1)
 
 
 def test_the_time_in_which_messages_are_missing_is_unknown() -> None:
@@ -232,21 +222,3 @@ def test_the_blocks_that_would_have_helped_do_help(
     assert min(late.work) > step
     assert min(life(64 + 8 * missing, 2).work) == step
     assert min(life(64 + 8 * (missing - 1), 2).work) > step, "one block less does not help"
-
-
-def test_a_window_says_what_it_does_not_know() -> None:
-    waterfall = read(windowed(recorded(3), 40)).waterfall
-    known = [time for time in waterfall if time.arrived is None]
-    assert known
-    for time in known:
-        assert time.ttft is None
-        assert sum(time.by_cause.values()) == time.total
-
-
-def test_the_picture_escapes_labels_and_has_a_bar_per_span() -> None:
-    engine = simulated()
-    engine.submit([1] * 4, SamplingParams(max_tokens=2), label="<b>Ada</b>")
-    time = run(engine)[1]
-    page = time._repr_html_()
-    assert "<b>Ada" not in page
-    assert page.count("<title>") == len({span.cause for span in time.spans}) == 2

@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import groupby
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -17,6 +18,8 @@ from tests.engine.workloads import random_log
 from underglass.commands import app
 from visualizer import read
 from visualizer.reading.waterfall import RequestTime
+from visualizer.reading.waterfall import Span as Cut
+from visualizer.spans import ended as ended_requests
 from visualizer.spans.export import Outbox
 from visualizer.spans.runs import Runs
 
@@ -75,27 +78,51 @@ def seconds(span: Span) -> dict[str, float]:
     return {name.removeprefix(start): value for name, value in found if name.startswith(start)}  # type: ignore[misc]
 
 
+def phases(time: RequestTime) -> Iterator[tuple[object, ...]]:
+    """The phases of a request from its spans one by one: name, times, causes, links by their time."""
+    computed = {step for step, one in time.life.work.items() if not one.in_vain}
+    away = [range(one.begin, one.end or 10**9) for one in time.life.absences]
+
+    def name_of(span: Cut) -> str:
+        if span.step not in computed and any(span.step in steps for steps in away):
+            return "preempted"
+        if time.first_token is not None and span.start >= time.first_token:
+            return "decode"
+        began = min([*time.life.work, *(steps.start for steps in away), 10**9])
+        return "queue" if span.step < began else "prefill"
+
+    for name, group in groupby(time.spans, name_of):
+        causes, about, spans = Counter[str](), Counter[int | None](), [*group]
+        for span in spans:
+            causes[span.cause] += span.duration / 1e6
+            about[span.about] += span.duration
+        del about[None]
+        links = [us / 1e6 for us in sorted(about.values(), reverse=True)[:8]]
+        yield name, spans[0].start, spans[-1].end, pytest.approx(causes), links
+
+
+def links(span: Span) -> list[float]:
+    return [one.attributes[1].value.double_value for one in span.links]
+
+
 def check(trace: list[Span], time: RequestTime, roots: dict[int, Span]) -> Counter[str]:
     """Compare a trace with a request of the waterfall; count its phases and links."""
-    *phases, root = trace
-    assert not root.parent_span_id and {one.parent_span_id for one in phases} == {root.span_id}
-    assert root.end_time_unix_nano - root.start_time_unix_nano == 1000 * time.total
+    *its, root = trace
+    zero = root.start_time_unix_nano - 1000 * time.spans[0].start
+    assert not root.parent_span_id and {one.parent_span_id for one in its} == {root.span_id}
+    assert root.end_time_unix_nano - zero == 1000 * time.spans[-1].end
     assert seconds(root) == {cause: us / 1e6 for cause, us in time.by_cause.items()}
     assert attributes(root)["underglass.finish_reason"] == time.reason
-    ends = [root.start_time_unix_nano, *(one.end_time_unix_nano for one in phases)]
-    assert ends[:-1] == [one.start_time_unix_nano for one in phases]
-    assert ends[-1] == root.end_time_unix_nano
-    causes, found = Counter[str](), Counter(one.name for one in phases)
-    for phase in phases:
-        lasted = phase.end_time_unix_nano - phase.start_time_unix_nano
-        assert round(1e9 * sum(seconds(phase).values())) == lasted
-        causes.update({cause: round(1e6 * one) for cause, one in seconds(phase).items()})
-        about = {span.about for span in time.spans if span.about is not None}
-        for link in phase.links:
-            known = {roots[one].trace_id for one in about if one in roots}
-            assert link.trace_id in known or len(known) < len(about)
-            found[link.attributes[0].value.string_value] += 1
-    assert causes == Counter(time.by_cause)
+    for phase, (name, start, end, *more) in zip(its, phases(time), strict=True):
+        times = (phase.start_time_unix_nano - zero, phase.end_time_unix_nano - zero)
+        assert (phase.name, *times) == (name, 1000 * start, 1000 * end)
+        assert [seconds(phase), links(phase)] == more
+    found = Counter(one.name for one in its)
+    about = {span.about for span in time.spans if span.about is not None}
+    known = {roots[one].trace_id for one in about if one in roots}
+    for link in (link for one in its for link in one.links):
+        assert link.trace_id in known or len(known) < len(about)
+        found[link.attributes[0].value.string_value] += 1
     return found
 
 
@@ -122,11 +149,12 @@ def test_a_receiver_gets_the_waterfall(receiver, first_seed, tmp_path):
     assert all(found[kind] > 3 for kind in kinds), found
 
 
-def test_a_log_that_grows_gives_the_same_spans(receiver, first_seed):
+def test_a_log_that_grows_gives_the_same_spans(receiver, first_seed, monkeypatch):
+    monkeypatch.setattr(ended_requests, "_NEAR", 3)
     exporter = OTLPSpanExporter(f"{receiver.url}/v1/traces")
     for seed in range(first_seed, first_seed + 10):
         log, taken = random_log(seed), list[dict[bytes, list[Span]]]()
-        for pieces in (1, 7):
+        for pieces in (1, 40):
             outbox = Outbox()
             runs, events = Runs(outbox), list(log)
             for at in range(pieces):
@@ -142,7 +170,7 @@ def plain(span: Span) -> tuple[object, ...]:
     """A span without what depends on later steps: how much of a decode is due to others' prefill."""
     causes = {k: n for k, n in seconds(span).items() if k not in ("decode", "others_prefill")}
     times = span.start_time_unix_nano, span.end_time_unix_nano
-    return span.name, *times, sorted(causes.items()), len(span.links)
+    return span.name, *times, sorted(causes.items()), links(span)
 
 
 def test_errors_are_one_line(tmp_path, monkeypatch):

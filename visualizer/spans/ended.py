@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from engine.core.log.vocabulary import Event
 from visualizer.indexed.collector import Collector
 from visualizer.indexed.known import Known
-from visualizer.reading.waterfall.records import Records, Step, infer_others_prefill
+from visualizer.reading.waterfall.records import LatestSteps, Records, infer_others_prefill
+from visualizer.reading.waterfall.sums import Sums
 from visualizer.reading.waterfall.waterfall import RequestTime, time_of
 
 _NEAR = 1000  # steps before a new one that its decodes may be compared with
@@ -20,8 +21,9 @@ class EndedRequests:
 
     def __init__(self) -> None:
         self._collector = Collector()
-        self._records = Records()
-        self._records.steps = self._steps = _Latest()
+        self._records, self._steps = Records(), LatestSteps()
+        self._records.steps = self._steps
+        self._sums = Sums(self._records)
 
     def take(self, events: Iterable[Event]) -> Iterator[RequestTime]:
         """Add the events that follow, and yield the requests that have ended and cannot change.
@@ -41,31 +43,11 @@ class EndedRequests:
         known = Known([*self._collector.facts(is_end=is_end), self._collector.run()])
         self._records.add(known)
         infer_others_prefill(self._steps.since(before - _NEAR))
+        self._sums.keep(self._steps.first_timed, before - _NEAR)
         for one in known.each_request():
             life = self._records.life(one.id)
             assert life is not None
-            yield time_of(self._records, life, {one.id: one.label or f"r{one.id}"})
+            yield time_of(self._sums, life, {one.id: one.label or f"r{one.id}"})
             self._records.forget(one.id)
-        self._steps.drop(min(oldest, len(self._steps) - _NEAR))
-
-
-class _Latest(list[Step]):
-    """The last steps, by their indexes among all."""
-
-    first = 0
-
-    def __len__(self) -> int:
-        return self.first + super().__len__()
-
-    def __getitem__(self, index: int) -> Step:  # type: ignore[override]
-        return super().__getitem__(index - self.first)
-
-    def since(self, index: int) -> list[Step]:
-        """The steps from an index on, as far as they are kept."""
-        return super().__getitem__(slice(max(0, index - self.first), None))
-
-    def drop(self, index: int) -> None:
-        """Forget the steps before an index."""
-        if index > self.first:
-            del self[: index - self.first]
-            self.first = index
+        # The step before a request's first one says when its time began.
+        self._steps.drop(min(oldest, len(self._steps) - _NEAR) - 1)

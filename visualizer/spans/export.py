@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from visualizer.reading.waterfall.waterfall import RequestTime
-from visualizer.spans.phases import MOST_LINKS, Phase, phases_of
+from visualizer.spans.phases import Phase, phases_of
 
 _BATCH = 512  # spans in a message
 _MOST = 100_000  # spans that wait for a receiver which does not answer
@@ -77,7 +77,7 @@ class RunSpans:
 
     def add(self, time: RequestTime) -> None:
         """Make the spans of a request that has ended."""
-        if not time.spans:
+        if not time.stretches:
             return
         attributes = _of_request(time, self._model)
         self._ids.next = self._context(time.request)
@@ -86,7 +86,7 @@ class RunSpans:
             trace.set_span_in_context(trace.INVALID_SPAN),
             SpanKind.SERVER,
             attributes,
-            start_time=self._ns(time.spans[0].start),
+            start_time=self._ns(time.stretches[0].start),
         )
         if time.reason == "error":
             root.set_status(Status(StatusCode.ERROR))
@@ -101,7 +101,7 @@ class RunSpans:
                 start_time=self._ns(phase.start),
             )
             span.end(self._ns(phase.end))
-        root.end(self._ns(time.spans[-1].end))
+        root.end(self._ns(time.stretches[-1].end))
 
     def _ns(self, us: int) -> int:
         return (self._began + us) * 1000
@@ -122,16 +122,16 @@ class RunSpans:
         kind = "preempted_by" if phase.name == "preempted" else "waited_behind"
         return [
             Link(self._context(request), {"underglass.link": kind, "underglass.seconds": us / 1e6})
-            for request, us in phase.about.most_common(MOST_LINKS)
+            for request, us in phase.longest
         ]
 
 
 def _of_request(time: RequestTime, model: str) -> Attributes:
     life = time.life
     latencies = {"e2e": time.total, "time_to_first_token": time.ttft}
-    work = [span.start for span in time.spans if span.step in life.work]
-    if time.arrived is not None and work:
-        latencies["time_in_queue"] = work[0] - time.arrived
+    began = next((one.start for one in time.stretches if one.has_row), None)
+    if time.arrived is not None and began is not None:
+        latencies["time_in_queue"] = began - time.arrived
     attributes: Attributes = {
         "gen_ai.response.model": model,
         "gen_ai.request.id": time.name,

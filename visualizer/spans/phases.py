@@ -6,19 +6,21 @@ decode     to its end
 preempted  between being preempted and the next forward pass; the phase before goes on after it
 
 A phase adds up the waterfall's spans: one decode of a thousand steps is one phase, not a thousand
-spans. Its causes are those of the waterfall, so a trace, the board and `why` give the same numbers.
+spans, and a pause while the request is preempted belongs to `preempted`. Its causes are those of the
+waterfall, so a trace, the board and `why` give the same numbers.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Literal
 
-from visualizer.reading.waterfall.spans import Span
+from visualizer.reading.waterfall.stretches import Stretch
 from visualizer.reading.waterfall.waterfall import RequestTime
 
 PhaseName = Literal["queue", "prefill", "decode", "preempted"]
 # Others that a phase names: the ones that it waited behind the longest.
-MOST_LINKS = 8
+_MOST_LINKS = 8
 
 
 @dataclass
@@ -43,29 +45,31 @@ class Phase:
         """Number of the engine's steps that it spans."""
         return self.last_step - self.first_step + 1
 
-    def add(self, span: Span) -> None:
-        """Add the span that follows."""
-        self.end = span.end
-        self.causes[span.cause] += span.duration
-        self.last_step = span.step
-        if span.about is not None:
-            self.about[span.about] += span.duration
+    @property
+    def longest(self) -> list[tuple[int, int]]:
+        """The requests with the most time in `about`, and it; of equal times, lower ids first."""
+        return nsmallest(_MOST_LINKS, self.about.items(), key=lambda one: (-one[1], one[0]))
+
+    def add(self, stretch: Stretch) -> None:
+        """Add the stretch that follows."""
+        self.end, self.last_step = stretch.end, stretch.last
+        self.causes.update(stretch.causes)
+        self.about.update(stretch.about)
 
 
 def phases_of(time: RequestTime) -> list[Phase]:
     """Return the phases of a request, in order and without a gap; [] if it has no time at all."""
     phases: list[Phase] = []
-    work = time.life.work
-    for span in time.spans:
-        if span.cause == "preempted":
+    for stretch in time.stretches:
+        if stretch.is_away:
             name: PhaseName = "preempted"
-        elif time.first_token is not None and span.start >= time.first_token:
+        elif time.first_token is not None and stretch.start >= time.first_token:
             name = "decode"
-        elif span.step in work or (phases and phases[-1].name != "queue"):
+        elif stretch.has_row or (phases and phases[-1].name != "queue"):
             name = "prefill"
         else:
             name = "queue"
         if not phases or phases[-1].name != name:
-            phases.append(Phase(name, span.start, span.end, first_step=span.step))
-        phases[-1].add(span)
+            phases.append(Phase(name, stretch.start, stretch.end, first_step=stretch.first))
+        phases[-1].add(stretch)
     return phases

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from engine.core.log import EventLog
 from engine.simulation.latencies import PausedTime
 from visualizer.indexed import facts
-from visualizer.indexed.known import LONG, Known, known_of
+from visualizer.indexed.known import Known, known_of
 
 _ROWS = {"prefill", "catchup", "decode"}
 _KEPT = 100_000  # steps as objects, because requests that are asked about have many in common
@@ -105,11 +105,47 @@ class Life:
     absences: list[Absence] = field(default_factory=list)
 
 
+class LatestSteps(list[Step]):
+    """The last steps of a log that grows, by their indexes among all.
+
+    first  index of the first one that is kept
+    """
+
+    first = 0
+
+    @property
+    def first_timed(self) -> int:
+        """Index of the first step of which it is known when it could begin."""
+        return self.first and self.first + 1
+
+    def __len__(self) -> int:
+        return self.first + super().__len__()
+
+    def __getitem__(self, index: int) -> Step:  # type: ignore[override]
+        return super().__getitem__(index - self.first)
+
+    def index_of(self, number: int) -> int:
+        """Return the index of the first step with this number, or a larger one."""
+        return bisect_left(self, number, self.first, key=lambda step: step.number)
+
+    def since(self, index: int) -> list[Step]:
+        """The steps from an index on, as far as they are kept."""
+        return super().__getitem__(slice(max(0, index - self.first), None))
+
+    def drop(self, index: int) -> None:
+        """Forget the steps before an index."""
+        if index > self.first:
+            del self[: index - self.first]
+            self.first = index
+
+
 class StepTable:
     """The steps of a whole log as columns: a long log has too many for an object each.
 
     unit  "us", or "steps" for a log without times
     """
+
+    first = first_timed = 0
 
     def __init__(self, unit: str) -> None:
         self._is_timed = unit == "us"
@@ -127,6 +163,10 @@ class StepTable:
 
     def __getitem__(self, index: int) -> Step:
         return self._step(index if index >= 0 else index + len(self))
+
+    def index_of(self, number: int) -> int:
+        """See `LatestSteps`."""
+        return bisect_left(self._number, number)
 
     def add(self, done: facts.Finished) -> None:
         """Add some successive steps."""
@@ -155,7 +195,7 @@ class StepTable:
         times: list[Any] = [index, index, index + 1, index + 1]
         if self._is_timed:
             columns = self._begin, self._launched, self._ready, self._end
-            times = [_number(column[index]) for column in columns]
+            times = [as_time(column[index]) for column in columns]
         begin, launched, ready, end = times
         blocked = None
         if self._reason[index] >= 0:
@@ -168,7 +208,7 @@ class StepTable:
             end,
             decodes=self._decodes[index],
             prefills=self._prefills[index],
-            others_prefill=_number(self._others.of(index)) if self._is_timed else 0,
+            others_prefill=as_time(self._others.of(index)) if self._is_timed else 0,
             blocked=blocked,
             skipped=dict(self._skipped.get(index, ())),
             is_failed=bool(self._failed[index]),
@@ -176,8 +216,8 @@ class StepTable:
         )
 
 
-def _number(value: float) -> Any:
-    """Return a time, which is an integer in most logs."""
+def as_time(value: float) -> Any:
+    """Return a time from an array of floats; it is an integer in most logs."""
     return int(value) if value == int(value) else value
 
 
@@ -195,7 +235,7 @@ class Records:
         self.unit: Literal["us", "steps"] = "us"
         self.paused = PausedTime()
         self.source: dict[str, Any] = {}
-        self.steps: list[Step] | StepTable = []
+        self.steps: LatestSteps | StepTable = LatestSteps()
         self.known: Known | None = None  # of a whole log
         self._requests: dict[int, facts.Request] = {}
 
@@ -232,7 +272,7 @@ class Records:
         """Forget a request."""
         del self._requests[request]
 
-    def _add_steps(self, done: facts.Finished, steps: list[Step]) -> None:
+    def _add_steps(self, done: facts.Finished, steps: LatestSteps) -> None:
         for i, number in enumerate(done.number):
             at, blocked = len(steps), done.blocked[i]
             times: list[Any] = [at, at, at + 1, at + 1]
@@ -253,7 +293,8 @@ class Records:
     def lives(self) -> Iterator[Life]:
         """Yield what is known of each request of a whole log, in any order."""
         assert self.known is not None
-        return map(self.life_of, self.known.each_request(*LONG))
+        needed = self.known.each_request("segments", "before", "token_steps")
+        return map(self.life_of, needed)
 
     def outlines(self) -> Iterator[Life]:
         """Yield the same without `work`, `absences` and `output_tokens`: much less is read for it."""

@@ -15,13 +15,17 @@ scheduling the next step is scheduled during a tile; a tile still is the time in
 computed.
 """
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from visualizer.reading.waterfall.causes import FOR_ALL
-from visualizer.reading.waterfall.records import Life, Records, Step, StepTable, Work
+from visualizer.reading.waterfall.records import LatestSteps, Life, Records, Step, StepTable, Work
 
 _Intervals = list[tuple[int, int]]
+Reason = tuple[
+    str, int | None
+]  # why a request has no row in a step, and which request that is about
 
 
 class Span(NamedTuple):
@@ -48,31 +52,31 @@ class Span(NamedTuple):
 def spans_of(records: Records, life: Life) -> list[Span]:
     """Return a request's spans, as far as the steps of the log have finished."""
     spans: list[Span] = []
-    for index in _tiles(records, life):
-        step, start = records.steps[index], _start(records, life, index)
+    for index in tiles_of(records, life):
+        step, start = records.steps[index], start_of(records, life, index)
         if start < step.end:
-            spans += _joined(_tile(records.paused.intervals, life, step, start))
+            spans += tile_of(records, step, start, done_in(step, life))
     return spans
 
 
 def total_of(records: Records, life: Life) -> int:
     """Return what the spans of a request add up to, without making them; see `Records.outlines`."""
-    steps, tiles = records.steps, _tiles(records, life)
-    last = next((at for at in reversed(tiles) if _start(records, life, at) < steps[at].end), None)
+    steps, tiles = records.steps, tiles_of(records, life)
+    last = next((at for at in reversed(tiles) if start_of(records, life, at) < steps[at].end), None)
     if last is None:
         return 0
-    starts = ((_start(records, life, at), steps[at].end) for at in tiles)
+    starts = ((start_of(records, life, at), steps[at].end) for at in tiles)
     return steps[last].end - next(start for start, end in starts if start < end)
 
 
-def _tiles(records: Records, life: Life) -> range:
+def tiles_of(records: Records, life: Life) -> range:
     """Return the indexes of the steps from the arrival of a request to its end."""
     count = len(records.steps)
     end = count if life.ends_at is None else min(life.ends_at, count)
     return range(_first_tile(records.steps, life), end)
 
 
-def _start(records: Records, life: Life, index: int) -> int:
+def start_of(records: Records, life: Life, index: int) -> int:
     """Return when the part of a step's tile begins that belongs to a request."""
     if life.arrived is None and not index:
         return min(records.steps[0].begin, records.steps[0].launched)
@@ -80,10 +84,21 @@ def _start(records: Records, life: Life, index: int) -> int:
     return before if life.arrived is None else max(before, life.arrived)
 
 
-def _joined(parts: Iterable[Span]) -> list[Span]:
-    """Join the parts of a tile that have one cause, and drop the empty ones."""
+def _first_tile(steps: LatestSteps | StepTable, life: Life) -> int:
+    """Return the index of the first step that ends after its arrival.
+
+    A request may have been sent before a step ended that the log has before its arrival.
+    """
+    index, first, arrived = life.begins_at, steps.first_timed, life.arrived
+    while arrived is not None and index > first and steps[index - 1].end > arrived:
+        index -= 1
+    return index
+
+
+def tile_of(records: Records, step: Step, start: int, done: Work | Reason) -> list[Span]:
+    """Return the spans of a step's tile from a time on, without empty ones."""
     spans: list[Span] = []
-    for part in parts:
+    for part in _parts(records.paused.intervals, step, start, done):
         if part.end <= part.start:
             continue
         if spans and (spans[-1].cause, spans[-1].about) == (part.cause, part.about):
@@ -93,51 +108,30 @@ def _joined(parts: Iterable[Span]) -> list[Span]:
     return spans
 
 
-def _first_tile(steps: list[Step] | StepTable, life: Life) -> int:
-    """Return the index of the first step that ends after its arrival.
-
-    A request may have been sent before a step ended that the log has before its arrival.
-    """
-    index = life.begins_at
-    while life.arrived is not None and index and steps[index - 1].end > life.arrived:
-        index -= 1
-    return index
-
-
-def _tile(paused: _Intervals, life: Life, step: Step, start: int) -> Iterator[Span]:
+def _parts(paused: _Intervals, step: Step, start: int, done: Work | Reason) -> Iterator[Span]:
     if step.is_after_gap and start < step.begin:
         yield Span(start, step.begin, "unknown", step.number)
         start = step.begin
-    work = life.work.get(step.number)
     launched, ready = (max(start, time) for time in (step.launched, step.ready))
-    outside = [(start, launched), (ready, step.end)]
-    computes = work is not None and not work.in_vain
-    cause, about = ("between_passes", None) if computes else _absent(life, step)
-    for number, (begin, end) in enumerate(outside):
-        for lo, hi, is_paused in _cut(paused, begin, end):
-            if is_paused:
-                yield Span(lo, hi, "paused", step.number)
-            else:
-                yield Span(lo, hi, cause, step.number, about)
-        if number == 0 and computes:
-            assert work is not None
-            yield from _computed(work, step, launched, ready)
-        elif number == 0:
-            yield Span(launched, ready, cause, step.number, about)
+    cause, about = ("between_passes", None) if isinstance(done, Work) else done
+    yield from _cut(paused, Span(start, launched, cause, step.number, about))
+    if isinstance(done, Work):
+        yield from _computed(done, step, launched, ready)
+    else:
+        yield Span(launched, ready, cause, step.number, about)
+    yield from _cut(paused, Span(ready, step.end, cause, step.number, about))
 
 
-def _cut(paused: _Intervals, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield the parts of a time, and whether the engine was paused in them."""
-    if start >= end:
-        return
-    at = start
-    for begin, until in paused:
-        lo, hi = max(at, begin), min(end, until)
-        if lo < hi:
-            yield at, lo, False
-            yield lo, hi, True
-            at = hi
-    yield at, end, False
+def _cut(paused: _Intervals, span: Span) -> Iterator[Span]:
+    """Cut the time in which the engine was paused out of a span."""
+    at, end = span.start, span.end
+    index = bisect_right(paused, at, key=lambda interval: interval[1])
+    while index < len(paused) and paused[index][0] < end:
+        begin, until = max(at, paused[index][0]), min(end, paused[index][1])
+        yield span._replace(start=at, end=begin)
+        yield Span(begin, until, "paused", span.step)
+        at, index = until, index + 1
+    yield span._replace(start=at)
 
 
 def _computed(work: Work, step: Step, start: int, end: int) -> Iterator[Span]:
@@ -152,22 +146,35 @@ def _computed(work: Work, step: Step, start: int, end: int) -> Iterator[Span]:
     yield Span(cut, end, "others_prefill", step.number)
 
 
-def _absent(life: Life, step: Step) -> tuple[str, int | None]:
-    """Return why a request has no row in a step, and which request that is about."""
+def done_in(step: Step, life: Life) -> Work | Reason:
+    """Return the row of a request in a step; or why it has none, and which request that is about."""
+    work = life.work.get(step.number)
+    if work is not None and not work.in_vain:
+        return work
     for absence in life.absences:
         if absence.begin <= step.number and (absence.end is None or step.number < absence.end):
             return "preempted", absence.by
     if step.number < life.examined:
         return "step_in_progress", None
-    request = life.id
-    if life.parent is not None and step.number <= life.forked:
-        request = life.parent
+    request = id_in(step, life)
     if request in step.skipped:
         return step.skipped[request], None
-    if step.is_failed or step.number in life.work:
+    if work is not None:
         return "failed_step", None
     is_admitted = life.admitted is not None and life.admitted <= step.number
-    if step.blocked is None or is_admitted:
+    return waits_in(step, None if is_admitted else request)
+
+
+def id_in(step: Step, life: Life) -> int:
+    """Return the id that a request had in a step: its own, or before it forked off, its parent's."""
+    return life.id if life.parent is None or step.number > life.forked else life.parent
+
+
+def waits_in(step: Step, request: int | None) -> Reason:
+    """Return what a request waits for in a step; None: one that the scheduler has admitted."""
+    if step.is_failed:
+        return "failed_step", None
+    if step.blocked is None or request is None:
         return "unknown", None
     head, reason = step.blocked
     return reason, None if head == request or reason in FOR_ALL else head

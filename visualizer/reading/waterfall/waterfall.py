@@ -21,6 +21,8 @@ from visualizer.reading.waterfall.causes import CAUSES, LOST, WORK
 from visualizer.reading.waterfall.parts import Part, parts_of
 from visualizer.reading.waterfall.records import Life, Records
 from visualizer.reading.waterfall.spans import Span, spans_of, total_of
+from visualizer.reading.waterfall.stretches import Stretch, stretches_of
+from visualizer.reading.waterfall.sums import Sums
 from visualizer.reading.why.find import unique_names
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ class RequestTime:
     """The time of one request. Times are in the waterfall's unit, since the run started.
 
     arrived      None if it arrived before the log begins
-    spans        in order, without a gap, from its arrival to its end
     first_token  when its first token was appended; None if it has none, or had it before the log begins
     reason       its finish reason; None while it lives
     """
@@ -45,24 +46,38 @@ class RequestTime:
     name: str
     unit: Unit
     arrived: int | None
-    spans: list[Span]
     first_token: int | None
     reason: str | None
     life: Life = field(repr=False)
     names: dict[int, str] = field(repr=False)  # of all requests
-    source: dict[str, Any] = field(repr=False)  # as in run_started
+    sums: Sums = field(repr=False)  # of the log
+
+    @cached_property
+    def stretches(self) -> list[Stretch]:
+        """Its time in order, without a gap, from its arrival to its end: few, and quickly made."""
+        return list(stretches_of(self.sums, self.life))
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Its time in more detail: several spans for each step."""
+        return spans_of(self.sums.records, self.life)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """As in `run_started`."""
+        return self.sums.records.source
 
     @property
     def total(self) -> int:
         """Arrival to end: its latency. For an aborted request, to the end of its last step."""
-        return self.spans[-1].end - self.spans[0].start if self.spans else 0
+        return self.stretches[-1].end - self.stretches[0].start if self.stretches else 0
 
     @cached_property
     def by_cause(self) -> dict[str, int]:
         """Time by cause. The values add up to `total`."""
         times = Counter[str]()
-        for span in self.spans:
-            times[span.cause] += span.duration
+        for stretch in self.stretches:
+            times.update(stretch.causes)
         return {cause: times[cause] for cause in CAUSES if cause in times}
 
     @cached_property
@@ -90,11 +105,8 @@ class RequestTime:
         """Arrival to first token, without the time in which the engine was paused."""
         if self.first_token is None or self.arrived is None:
             return None
-        paused = sum(
-            min(span.end, self.first_token) - span.start
-            for span in self.spans
-            if span.cause == "paused" and span.start < self.first_token
-        )
+        until = (one for one in self.stretches if one.end <= self.first_token)
+        paused = sum(one.causes.get("paused", 0) for one in until)
         return self.first_token - self.arrived - paused
 
     def __str__(self) -> str:
@@ -118,6 +130,7 @@ class Waterfall:
     def __init__(self, log: "EventLog") -> None:
         self._records = Records.of(log)
         self.unit = self._records.unit
+        self._sums = Sums(self._records)
         self._known: dict[int, RequestTime] = {}
         self.names = unique_names(self._records.labels)
 
@@ -135,12 +148,12 @@ class Waterfall:
             life = self._records.life(request)
             if life is None:
                 raise KeyError(f"request: {request!r} is not in this log")
-            self._known[request] = time_of(self._records, life, self.names)
+            self._known[request] = time_of(self._sums, life, self.names)
         return self._known[request]
 
     def each(self) -> Iterator[RequestTime]:
         """Yield the time of each request, in any order. A long log has too many to keep them all."""
-        return (time_of(self._records, life, self.names) for life in self._records.lives())
+        return (time_of(self._sums, life, self.names) for life in self._records.lives())
 
     def slowest(self, count: int, among: Container[int] | None = None) -> list[RequestTime]:
         """Return the requests that took longest, those `among` all. No others get spans."""
@@ -183,18 +196,17 @@ class Waterfall:
         return picture(list(self), len(self), str(self))
 
 
-def time_of(records: Records, life: Life, names: dict[int, str]) -> RequestTime:
+def time_of(sums: Sums, life: Life, names: dict[int, str]) -> RequestTime:
     """Return the time of a request; `names` has its name, and those that its words need."""
-    first = life.first_token
+    records, first = sums.records, life.first_token
     return RequestTime(
         request=life.id,
         name=names[life.id],
         unit=records.unit,
         arrived=life.arrived,
-        spans=spans_of(records, life),
         first_token=None if first is None else records.steps[first].end,
         reason=life.reason,
         life=life,
         names=names,
-        source=records.source,
+        sums=sums,
     )
