@@ -13,6 +13,7 @@ from engine.core.log import vocabulary as v
 from engine.core.request import Request
 from engine.core.scheduling.admission import ContextLengthError, RequestError
 from engine.core.scheduling.scheduler import Plan, Scheduler
+from engine.extensions.aligned_chunks import aligned_chunk, leaves_checkpoint
 from engine.extensions.kv_groups import Group, KVGroups, check_groups
 
 NO_BLOCK = -1
@@ -70,12 +71,19 @@ class GroupMatch(NamedTuple):
     tables: list[list[int]]
     longest: int
 
+    @property
+    def junction(self) -> int:
+        """The number of blocks after which a request leaves what full attention has; 0: it does not."""
+        return self.longest if self.longest > len(self.blocks) else 0
+
 
 class GroupedCache(HashCache):
     """A prefix cache of several groups. What `HashCache` has is that of the first full attention.
 
     others     the other groups, by their place among all of them
     tables     by request: the tables of the others
+    junctions  by request: see `GroupMatch.junction`
+    aligned    the first group of aligned linear layers, or None
     lookahead  slots that each request gets behind its tokens, for a draft model
     """
 
@@ -91,9 +99,11 @@ class GroupedCache(HashCache):
         self.groups, self._retention = groups.groups, groups.retention
         self._main = next(at for at, one in enumerate(self.groups) if one.kind == "full")
         self.others = [at for at in range(len(self.groups)) if at != self._main]
+        self.aligned = next((one for one in self.groups if one.kind == "aligned"), None)
         self.in_flight = config.token_budget * (1 + config.async_scheduling)
         self.tables: dict[int, list[list[int]]] = {}
-        self._junction: dict[int, int] = {}  # request -> where it leaves what full attention has
+        self._behind: dict[int, list[int]] = {}  # request -> where the blocks behind a window end
+        self.junctions: dict[int, int] = {}
         # Blocks of the other groups by group and hash of the prefix, the oldest copy first
         self._found: dict[tuple[int, bytes], dict[int, None]] = {}
         self._key_of: dict[int, tuple[int, bytes]] = {}
@@ -130,6 +140,14 @@ class GroupedCache(HashCache):
 
     def _longest(self, group: Group, members: list[int], keys: list[bytes], end: int) -> int:
         """Return how many of the first `end` blocks groups with equal needs can use."""
+        if group.kind == "chunk":
+            first = group.first_needed(end * self.block_size)
+            lacks = (
+                index
+                for index in range(first, end)
+                if any((at, keys[index]) not in self._found for at in members)
+            )
+            return next(lacks, end)
         needed = end if group.kind == "full" else group.blocks_of_hit
         in_a_row = 0
         for index in range(end - 1, -1, -1):
@@ -165,13 +183,20 @@ class GroupedCache(HashCache):
             used += sum(map(self.pool.is_queued, table))
         return self.num_available_blocks - used
 
-    def blocks_to_admit(self, cached: int, tokens: int, in_flight: int) -> int:
+    def blocks_to_admit(self, request: Request, cached: int, tokens: int, in_flight: int) -> int:
         """Count the new blocks of all groups for a request of so many tokens.
 
         cached     the blocks of its cached prefix
         in_flight  see `Group.most_blocks`
         """
-        return sum(max(one.most_blocks(tokens, in_flight) - cached, 0) for one in self.groups)
+        count, start = 0, cached * self.block_size
+        for one in self.groups:
+            if one.kind == "aligned":
+                leaves = leaves_checkpoint(one, self._retention, request, start, tokens)
+                count += one.new_blocks(cached, tokens, leaves)
+            else:
+                count += max(one.most_blocks(tokens, in_flight) - cached, 0)
+        return count
 
     def blocks_needed(self, request: Request, count: int) -> int:
         """Count the blocks of all groups so that the next `count` tokens can be written."""
@@ -179,9 +204,13 @@ class GroupedCache(HashCache):
 
     def _new_blocks(self, request: Request, end: int) -> list[int]:
         """Count the blocks that each group lacks for the first `end` tokens."""
-        tables = self._tables(request)
+        tables, start = self._tables(request), request.num_scheduled_tokens
         return [
-            max(group.blocks_for(end + self.lookahead) - len(table), 0)
+            group.new_blocks(
+                len(table),
+                end + self.lookahead * (group.kind != "aligned"),
+                leaves_checkpoint(group, self._retention, request, start, end),
+            )
             for group, table in zip(self.groups, tables, strict=True)
         ]
 
@@ -207,8 +236,9 @@ class GroupedCache(HashCache):
         """Give an owner the blocks of its match in all groups. The caller emits the event."""
         if isinstance(owner, Request):
             self.hits = self._hits(owner, match.longest)
-            self._junction[owner.id] = match.longest if match.longest > len(match.blocks) else 0
+            self.junctions[owner.id] = match.junction
             self.tables[owner.id] = [[] for _ in self.others]
+            self._behind[owner.id] = [0] * len(self.others)
             for at, table in enumerate(match.tables):
                 self.tables[owner.id][at] = list(table)
                 changes = [(index, block) for index, block in enumerate(table) if block >= 0]
@@ -267,6 +297,9 @@ class GroupedCache(HashCache):
             else:
                 at = self.others.index(number)
                 table = self.tables[request.id][at]
+                if self.groups[number].kind == "aligned":
+                    behind = self.groups[number].blocks_for(end) - wanted - len(table)
+                    table += [NO_BLOCK] * behind
                 changes = list(enumerate(some, len(table)))
                 table += some
                 self._changed(request.id, at, changes)
@@ -278,18 +311,20 @@ class GroupedCache(HashCache):
         for at, table in enumerate(self.tables[request.id]):
             group = self.groups[self.others[at]]
             end = min(group.first_needed(request.num_computed_tokens), len(table))
-            first = end
-            while first and table[first - 1] != NO_BLOCK:
-                first -= 1
-            if first == end:
+            behind = [
+                index
+                for index in range(end - 1, self._behind[request.id][at] - 1, -1)
+                if table[index] != NO_BLOCK
+            ]
+            self._behind[request.id][at] = end
+            if not behind:
                 continue
-            blocks = table[first:end]
-            table[first:end] = [NO_BLOCK] * len(blocks)
-            self.pool.release(blocks)
-            self._queue_up(blocks[::-1])
-            self._changed(
-                request.id, at, [(index, NO_BLOCK) for index in range(end - 1, first - 1, -1)]
-            )
+            blocks = [table[index] for index in behind]
+            for index in behind:
+                table[index] = NO_BLOCK
+            self.pool.release(blocks[::-1])
+            self._queue_up(blocks)
+            self._changed(request.id, at, [(index, NO_BLOCK) for index in behind])
 
     def _queue_up(self, blocks: Iterable[int]) -> None:
         """Put released blocks into the queue: at its end those that can be found, else in front."""
@@ -312,7 +347,8 @@ class GroupedCache(HashCache):
                 del table[keep:]
             if not keep and not self._goes_on:
                 self.tables.pop(owner.id, None)
-                self._junction.pop(owner.id, None)
+                self._behind.pop(owner.id, None)
+                self.junctions.pop(owner.id, None)
         super().free(owner, keep)
         others = [[block for block in table if block != NO_BLOCK] for table in others]
         for table in others:
@@ -389,6 +425,7 @@ class GroupedCache(HashCache):
             return
         first = self.nodes[request.last_node].depth
         super().cache_scheduled(request, end)
+        self._note_last_state(request, end)
         if self.nodes[request.last_node].depth == first:
             return
         keys = self._keys(self.nodes[request.last_node], first)
@@ -398,8 +435,21 @@ class GroupedCache(HashCache):
                 block = self.tables[request.id][at][index]
                 if block != NO_BLOCK and self._keeps(group, request, index):
                     self._make_findable(block, (at, key))
-                    if group.kind == "linear":
+                    if group.is_linear:
                         self._computing.add((at, key))
+
+    def _note_last_state(self, request: Request, end: int) -> None:
+        """Note a prompt's last state while its request computes the tokens behind it.
+
+        vLLM makes it findable again in each of these steps, so no request can use it yet.
+        """
+        last = (request.prompt_length - 1) // self.block_size
+        if self.aligned is None or not 0 < last == end // self.block_size:
+            return
+        for table, number in zip(self.tables[request.id], self.others, strict=True):
+            key = self._key_of.get(table[last - 1])
+            if key and self.groups[number].kind == "aligned":
+                self._computing.add(key)
 
     def _make_findable(self, block: int, key: tuple[int, bytes]) -> None:
         self._found.setdefault(key, {})[block] = None
@@ -407,7 +457,7 @@ class GroupedCache(HashCache):
 
     def _keeps(self, group: Group, request: Request, index: int) -> bool:
         """Return whether a group's block at `index` of a table is made findable."""
-        if group.kind == "full":
+        if group.kind in ("full", "chunk"):
             return True
         needed, size = group.blocks_of_hit, self.block_size
         if self._retention is None:
@@ -415,7 +465,7 @@ class GroupedCache(HashCache):
         interval = self._retention // size
         if interval and (needed >= interval or index % interval >= interval - needed):
             return True
-        ends = [(request.prompt_length - 1) // size, self._junction[request.id]]
+        ends = [(request.prompt_length - 1) // size, self.junctions[request.id]]
         return any(end - needed <= index < end for end in ends)
 
     def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
@@ -440,7 +490,8 @@ class GroupedCache(HashCache):
         if params.samples > 1:
             raise RequestError("n", f"must be 1 with several KV cache groups, got {params.samples}")
         tokens, memory = length + params.max_tokens - 1, self.pool.num_blocks
-        if (need := self.blocks_to_admit(0, tokens, self.in_flight)) > memory:
+        need = sum(one.most_blocks(tokens, self.in_flight) for one in self.groups)
+        if need > memory:
             raise ContextLengthError(
                 "max_tokens",
                 f"{length} prompt tokens and up to {params.max_tokens} output tokens need {need} KV "
@@ -476,26 +527,45 @@ class GroupedScheduler(Scheduler):
         if self.speculation is not None:
             raise ConfigError("drafter must be that of the log with several KV cache groups")
         self.cache.step_starts()
+        self.align = self._align if self.cache.aligned else None
         return super().schedule()
+
+    def _align(self, request: Request, count: int) -> int:
+        """Return how many of a running request's next `count` tokens are computed."""
+        at = self.cache.junctions[request.id]
+        return self._aligned(request, request.num_scheduled_tokens, count, at)
+
+    def _aligned(self, request: Request, start: int, count: int, junction: int) -> int:
+        """Return how many of `count` tokens from `start` on are computed, see `aligned_chunk`."""
+        if (group := self.cache.aligned) is None:
+            return count
+        longest = self.config.long_prefill_token_threshold or self.config.token_budget
+        longest = min(longest, self.config.token_budget)
+        left_at = junction * group.block_size
+        return aligned_chunk(group, request, start, count, junction=left_at, longest=longest)
 
     def _memory_obstacle(
         self, plan: Plan, request: Request, match: PrefixMatch
     ) -> tuple[v.WaitingReason, int, int] | None:
         """Return why a request with this match is not admitted, or None if it is."""
+        assert isinstance(match, GroupMatch)
         size, length = self.config.block_size, len(request.tokens)
         cached = len(match.blocks)
         missing = length - cached * size
         tokens = 1 if self.config.chunked_prefill else min(missing, plan.longest)
         if tokens > plan.budget:
             return "token_budget", tokens, plan.budget
+        chunk = min(missing, plan.budget, plan.longest)
+        chunk = self._aligned(request, cached * size, chunk, match.junction)
+        if not chunk:
+            return "token_budget", size, plan.budget
         have = self.cache.num_available_blocks_beside(match)
-        if self.running:
-            have -= self._watermark_blocks
-        need = self.cache.blocks_to_admit(cached, length, self.cache.in_flight)
+        have -= self._watermark_blocks * bool(self.running)
+        need = self.cache.blocks_to_admit(request, cached, length, self.cache.in_flight)
         if self.config.admission == "whole" and need > have:
             return "whole_sequence", need, have
-        chunk = cached * size + min(missing, plan.budget, plan.longest)
-        need = self.cache.blocks_to_admit(cached, chunk, chunk)
+        end = cached * size + chunk
+        need = self.cache.blocks_to_admit(request, cached, end, end)
         if self.cache.awaits_state(match):
             need = self.config.num_blocks + 1
         return ("no_free_blocks", need, have) if need > have else None

@@ -5,7 +5,12 @@ times, once per *group* of layers, and each group needs another part of it:
 
     full attention   block 0  block 4  block 6  block 9    all blocks of a request
     window           -        -        block 7  block 8    only the blocks in its window
+    chunk            -        -        -        block 3    only the blocks of its latest chunk
     linear           -        -        -        block 5    only the latest state
+
+Chunked local attention (Llama 4) reads only the tokens of the same chunk: the text is cut at fixed
+places. Linear layers keep the state after each block, or only at the ends of steps, which then end at
+block boundaries (`aligned_chunks.py`).
 
 All groups take their blocks from one memory. Five rules follow from that:
 
@@ -26,11 +31,11 @@ groups, as in a recording: a block that no table names, and that this group has 
 free. So the pool's `free` is not the order of allocation; `queue` is.
 
 Source: vLLM's `HybridKVCacheCoordinator` (`vllm/v1/core/kv_cache_coordinator.py`), its managers of full
-attention, sliding windows and linear layers (`single_type_kv_cache_manager.py`), and `block_pool.py`.
+attention, windows, chunks and linear layers (`single_type_kv_cache_manager.py`), and `block_pool.py`.
 
 Differs from vLLM as `hash_cache.py` does. With a prefix cache, blocks of all groups have the same size.
-There are no linear layers in vLLM's mode `align` and no samples that fork, and only a simulated machine
-has groups: the engine's own models keep windows in `window_pages.py`.
+There are no drafts with linear layers in vLLM's mode `align` and no samples that fork, and only a
+simulated machine has groups: the engine's own models keep windows in `window_pages.py`.
 """
 
 from typing import Any, Literal
@@ -43,13 +48,18 @@ from engine.core.config import ConfigError, EngineConfig
 class Group(msgspec.Struct, frozen=True):
     """Layers that share a block table.
 
-    window      tokens that a token of a window reads, itself included; 0 for another kind
+    kind        "linear": a state after each block; "aligned": states at the ends of steps
+    window      tokens that a token of a window reads, itself included, or the tokens of a chunk; 0 for
+                another kind
     block_size  tokens per block; differs from the engine's only without a prefix cache
+    checkpoint  of aligned layers: a step may leave a state inside its chunk, a multiple of so many
+                tokens after its start; 0: it leaves one only at its end
     """
 
-    kind: Literal["full", "window", "linear"]
+    kind: Literal["full", "window", "chunk", "linear", "aligned"]
     block_size: int
     window: int = 0
+    checkpoint: int = 0
 
     def blocks_for(self, tokens: int) -> int:
         """Return the number of blocks of `tokens` tokens."""
@@ -59,17 +69,32 @@ class Group(msgspec.Struct, frozen=True):
         """Return the index of the first block that the next token reads, or continues."""
         if self.kind == "full":
             return 0
+        if self.kind == "chunk":
+            return num_computed // self.window * self.window // self.block_size
         return max(num_computed - self.reads + 1, 0) // self.block_size
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the next token reads a state instead of earlier tokens."""
+        return self.kind in ("linear", "aligned")
 
     @property
     def reads(self) -> int:
         """The tokens that a token reads, itself included; linear layers read the state before it."""
-        return 2 if self.kind == "linear" else self.window
+        return 2 if self.is_linear else self.window
 
     @property
     def blocks_of_hit(self) -> int:
-        """The number of blocks before the end of a prefix that a hit needs; full attention: all."""
+        """The number of blocks before the end of a prefix that a hit needs, of windows and states."""
         return self.blocks_for(self.reads - 1)
+
+    def new_blocks(self, held: int, tokens: int, has_checkpoint: bool = False) -> int:
+        """Return how many blocks a table with `held` entries gets, so that it has `tokens` tokens.
+
+        Aligned layers get one for the state after the last token, and one for a checkpoint before it.
+        """
+        missing = max(self.blocks_for(tokens) - held, 0)
+        return min(missing, 1 + has_checkpoint) if self.kind == "aligned" else missing
 
     def most_blocks(self, tokens: int, in_flight: int) -> int:
         """Return how many blocks a request of so many tokens holds at most at any time.
@@ -78,9 +103,20 @@ class Group(msgspec.Struct, frozen=True):
                    inside a block, so it needs one more.
         """
         whole = self.blocks_for(tokens)
-        if self.kind != "window":
-            return whole
-        return min(whole, self.blocks_for(self.window - 1 + in_flight) + 1)
+        if self.kind == "window":
+            return min(whole, self.blocks_for(self.window - 1 + in_flight) + 1)
+        if self.kind == "aligned":  # the last state, the next one, and one between them
+            return min(whole, 2 + (self.checkpoint > 0))
+        return min(whole, self.blocks_for(self.window + in_flight)) if self.window else whole
+
+    def has_checkpoint(self, start: int, end: int, position: int) -> bool:
+        """Return whether a chunk of a prompt can leave a state at `position`, a whole block from it."""
+        return (
+            self.checkpoint > 0
+            and start % self.block_size == 0
+            and start + self.block_size <= position < end
+            and (position - start) % self.checkpoint == 0
+        )
 
 
 class KVGroups(msgspec.Struct, frozen=True):
@@ -112,5 +148,15 @@ def check_groups(config: EngineConfig, groups: KVGroups) -> None:
             f"block_size must be that of all KV cache groups with a prefix cache, got "
             f"{config.block_size} and {sizes.pop()}"
         )
-    if not any(one.kind == "full" for one in groups.groups):
+    kinds = {one.kind for one in groups.groups}
+    if "aligned" in kinds and not (config.chunked_prefill and config.prefix_cache == "hash"):
+        raise ConfigError(
+            'chunked_prefill must be True and prefix_cache "hash" with aligned linear layers'
+        )
+    for one in groups.groups:
+        if one.kind == "chunk" and one.window % one.block_size:
+            raise ConfigError(
+                f"block_size must divide the {one.window} tokens of a chunk, got {one.block_size}"
+            )
+    if "full" not in kinds:
         raise ConfigError("kv_groups must have a group of full attention")

@@ -135,12 +135,12 @@ class _VllmDrafts(Scheduler):
         if (obstacle := super()._memory_obstacle(plan, request, match)) is not None:
             return obstacle
         count = min(missing, plan.budget, plan.longest) + self._padded * self._pads
-        need = self._blocks_needed(match, cached + count + self._lookahead)
+        need = self._blocks_needed(request, match, cached + count + self._lookahead)
         have = self.cache.num_available_blocks_beside(match)
         have -= self._watermark_blocks * bool(self.running)
         return ("no_free_blocks", need, have) if need > have else None
 
-    def _blocks_needed(self, match: PrefixMatch, tokens: int) -> int:
+    def _blocks_needed(self, request: Request, match: PrefixMatch, tokens: int) -> int:
         """Return the blocks that a request of so many tokens needs beside a match."""
         return self.config.blocks_for(tokens) - len(match.blocks)
 
@@ -170,8 +170,8 @@ class _GroupedVllmDrafts(_VllmDrafts, GroupedScheduler):
         self.cache.lookahead = self._lookahead
         super()._add_row(plan, request, count, copies)
 
-    def _blocks_needed(self, match: PrefixMatch, tokens: int) -> int:
-        return self.cache.blocks_to_admit(len(match.blocks), tokens, tokens)
+    def _blocks_needed(self, request: Request, match: PrefixMatch, tokens: int) -> int:
+        return self.cache.blocks_to_admit(request, len(match.blocks), tokens, tokens)
 
 
 def _append(plan: Plan, drafts: list[int]) -> None:

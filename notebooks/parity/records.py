@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from engine.extensions.kv_groups import Group
+
 DECISIONS_OF_VLLM = Path(__file__).with_name("vllm.jsonl.gz")
 STOP = ord(".")  # the stop token of every request
 
@@ -54,8 +56,7 @@ class Workload(msgspec.Struct, omit_defaults=True):
     runner_seats    vLLM's max_num_seqs, if max_num_active_seqs (`max_batch_size`) is less; 0: equal
     whole_sequence  vLLM's scheduler_reserve_full_isl
     long_prefill    vLLM's long_prefill_token_threshold; 0: off
-    windows         of further KV cache groups, which come before that of full attention, in tokens; 0:
-                    linear layers, with a state for each block
+    groups          further KV cache groups, which come before that of full attention
     retention       vLLM's prefix_cache_retention_interval, for these
     """
 
@@ -77,7 +78,7 @@ class Workload(msgspec.Struct, omit_defaults=True):
     long_prefill_adaptive: bool = False
     scheduler: str = "vllm"
     schedule_conservativeness: float = 1.0
-    windows: list[int] = []
+    groups: list[Group] = []
     retention: int | None = None
 
 

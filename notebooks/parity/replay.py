@@ -115,12 +115,9 @@ def machine(workload: Workload) -> CostRunner:
     """Return a machine that says what the invented model says, with its KV cache groups."""
     outputs = {number: ask.output for number, ask in enumerate(workload.requests, start=1)}
     runner = CostRunner(1.0, 0.0, outputs=outputs, end_token=STOP)
-    if workload.windows:
-        size = workload.block_size
-        groups = [
-            Group("window" if window else "linear", size, window) for window in workload.windows
-        ]
-        runner.kv_groups = KVGroups([*groups, Group("full", size)], workload.retention)
+    if workload.groups:
+        groups = [*workload.groups, Group("full", workload.block_size)]
+        runner.kv_groups = KVGroups(groups, workload.retention)
     return runner
 
 

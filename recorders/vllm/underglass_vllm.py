@@ -144,6 +144,8 @@ class Recorder:
             kinds = [type(one).__name__ for one in self._specs]
             raise RecordingError(f"no group of the KV cache has full attention: {kinds}")
         self._main, self._others = full[0], [n for n in range(len(groups)) if n != full[0]]
+        # Steps of a prompt end at block boundaries, or leave a linear layer's state there.
+        self._aligns = getattr(scheduler, "need_mamba_block_aligned_split", False)
         self._tables: dict[str, dict[int, list[int]]] = {}  # by request and group but the main one
         self._hits: list[int] = []  # tokens that each group has of the request to be admitted
         self._freed = False  # blocks, since `allocate_slots` was called; only with several groups
@@ -538,6 +540,8 @@ class Recorder:
             reason = ("batch_full", 1, 0)
         elif not scheduler.scheduler_config.enable_chunked_prefill:
             reason = ("token_budget", request.num_tokens, left)
+        elif self._aligns and left < scheduler.block_size:
+            reason = ("token_budget", scheduler.block_size, left)
         return [self._numbers[request.request_id], *reason]
 
     def _ids(self, blocks: Any) -> list[int]:
@@ -570,7 +574,9 @@ class Recorder:
         whole, chunk = min(request.num_tokens, longest), cached + tokens
         end = min(chunk + given["num_lookahead_tokens"], longest)
 
-        def need(slots: int, main_model: int, **cap: bool) -> int:
+        def need(slots: int, main_model: int, **cap: Any) -> int:
+            if any(getattr(one, "num_prefill_checkpoint_blocks", 0) for one in self._specs):
+                cap["prefill_end"] = max(request.num_prompt_tokens, request.num_tokens - 1)
             count = self._manager.coordinator.get_num_blocks_to_allocate
             return count(request.request_id, slots, hits, 0, cached, cached, main_model, **cap)
 
@@ -638,9 +644,15 @@ def _is_full(spec: Any) -> bool:
 def _group(spec: Any, layers: list[str]) -> Line:
     """Return what a group of the KV cache is: its kind and mode, window, block size and layers."""
     mode = getattr(spec, "mamba_cache_mode", None)
-    return ({"mode": mode} if mode else {}) | {
+    linear: Line = {"mode": mode} if mode else {}
+    if mode == "align":
+        can_leave = getattr(spec, "num_prefill_checkpoint_blocks", 0)
+        linear["checkpoint"] = can_leave and (spec.prefill_checkpoint_alignment or 0)
+        linear["drafts"] = spec.num_speculative_blocks
+    window = getattr(spec, "sliding_window", None)
+    return linear | {
         "kind": type(spec).__name__.removesuffix("Spec"),
-        "window": getattr(spec, "sliding_window", None),
+        "window": window or getattr(spec, "attention_chunk_size", None),
         "block_size": spec.block_size,
         "layers": len(layers),
     }

@@ -14,7 +14,8 @@ scheduler_config.long_prefill_token_threshold scheduler_config.long_prefill_toke
 scheduler_config.max_num_active_seqs scheduler_config.max_num_batched_tokens
 scheduler_config.max_num_scheduled_tokens scheduler_config.max_num_seqs scheduler_config.policy
 scheduler_config.scheduler_reserve_full_isl scheduler_config.watermark
-cache_config.block_size cache_config.enable_prefix_caching cache_config.num_gpu_blocks
+cache_config.block_size cache_config.enable_prefix_caching cache_config.mamba_cache_mode
+cache_config.num_gpu_blocks
 lora_config.max_loras
 """
 LACKING: dict[str, Any] = {
@@ -22,7 +23,6 @@ LACKING: dict[str, Any] = {
     "scheduler_config.prefill_schedule_interval": 1,
     "cache_config.enable_mamba_fine_grained_prefix_cache": False,
     "cache_config.enable_mamba_shared_prefix_checkpoint": False,
-    "cache_config.mamba_cache_mode": "none",
     "cache_config.prefix_match_unit": None,
     "model_config.is_diffusion": False,
     "model_config.is_encoder_decoder": False,

@@ -29,16 +29,20 @@ def test_the_fold_has_what_the_engine_has_after_each_event(stratum, soak):
         runner, log = machine(workload), ComparedLog()
         log.engine = None
         groups = [Group("window", size, 7), Group("full", size), Group("linear", size)]
-        runner.kv_groups, log.folded = KVGroups(groups, [None, 0][seed % 2]), State()
+        if seed % 2:
+            groups = [Group("chunk", size, 2 * size), groups[1], Group("aligned", size, 0, 1)]
+            workload.prefix_cache = workload.chunked_prefill = True
+        runner.kv_groups, log.folded = KVGroups(groups, [None, 0][seed // 2 % 2]), State()
         log.engine = Engine(runner, vllm_config(workload), clock=runner.clock, log=log)
         Player(workload, log.engine).play()
         log.engine.cache.check_integrity()
 
 
 def test_what_several_groups_cannot_have_is_named():
-    asks, groups = [], KVGroups([Group("window", 16, 20), Group("full", 16)])
+    asks, groups = [], KVGroups([Group("window", 16, 20), Group("full", 16), Group("aligned", 16)])
     workload = Workload(asks, kv_groups=groups)
-    for wrong in ({"prefix_cache": "radix"}, {"preemption": False}, {"block_size": 8}):
+    wrongs = {"prefix_cache": "radix", "preemption": False, "block_size": 8}
+    for wrong in ({name: value} for name, value in (wrongs | {"chunked_prefill": False}).items()):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             simulate(workload, EngineConfig.like("vllm", **wrong), cost=Cost(1, 0))
     for named, samples in (("max_tokens", 1), ("n: must be 1", 2)):

@@ -97,7 +97,7 @@ def test_a_miss_names_the_kv_cache_group_that_had_less_of_the_prefix():
         assert_names(str(one), one.agree, "full attention", "sliding window of 20", "2 layers")
 
 
-@pytest.mark.parametrize("name", ["windows", "groups", "grouped_drafts"])
+@pytest.mark.parametrize("name", ["windows", "groups", "grouped_drafts", "aligned"])
 def test_a_replay_shares_memory_among_kv_cache_groups_as_vllm_does(name):
     log = read_source(RECORDINGS / f"{name}.jsonl.gz")
     replay = what_if(log)

@@ -14,16 +14,18 @@ from visualizer.sources.vllm_lines import Group, Header
 
 _KINDS = {
     "SlidingWindow": "the sliding window of {window:,} tokens",
-    "ChunkedLocalAttention": "the chunked local attention",
+    "ChunkedLocalAttention": "the local attention in chunks of {window:,} tokens",
     "Mamba": "the linear layers",
 }
 
-# By kind and mode. Linear layers in the mode "align" also change the chunks of prompts.
+# By kind and mode.
 _REPLAYABLE: dict[tuple[str, str], str] = {
     ("FullAttention", ""): "full",
     ("MLAAttention", ""): "full",
     ("SlidingWindow", ""): "window",
     ("SlidingWindowMLA", ""): "window",
+    ("ChunkedLocalAttention", ""): "chunk",
+    ("Mamba", "align"): "aligned",
     ("Mamba", "all"): "linear",
     ("Mamba", "none"): "linear",
 }
@@ -60,11 +62,22 @@ def replayable_groups(header: Header) -> dict[str, Any] | None:
     kinds = [_REPLAYABLE.get((one.kind, one.mode)) for one in header.groups]
     is_cached, size = header.settings.prefix_cache, header.settings.block_size
     have_one_size = all(one.block_size == size for one in header.groups)
-    # An older recorder did not write what windows keep.
     if None in kinds or (is_cached and not have_one_size) or header.retention is msgspec.UNSET:
         return None
+    # An older recorder wrote neither what windows keep nor how long chunks and checkpoints are.
+    if any(
+        (kind == "chunk" and (not one.window or one.window % one.block_size))
+        or (kind == "aligned" and (one.checkpoint is msgspec.UNSET or one.drafts))
+        for kind, one in zip(kinds, header.groups, strict=True)
+    ):
+        return None
     groups = [
-        {"kind": kind, "block_size": one.block_size, "window": one.window or 0}
+        {
+            "kind": kind,
+            "block_size": one.block_size,
+            "window": one.window or 0,
+            "checkpoint": one.checkpoint or 0,
+        }
         for kind, one in zip(kinds, header.groups, strict=True)
     ]
     return {"groups": groups, "retention": header.retention}

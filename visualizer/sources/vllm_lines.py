@@ -112,7 +112,10 @@ class Head(msgspec.Struct, array_like=True):
 class Group(msgspec.Struct):
     """A group of layers with block tables of its own, over the memory of all groups.
 
-    mode  of linear layers: which states can be found, see vLLM's `mamba_cache_mode`
+    window      tokens of a window or a chunk
+    mode        of linear layers: which states can be found, see vLLM's `mamba_cache_mode`
+    checkpoint  in the mode "align": see `Group` in `engine/extensions/kv_groups.py`
+    drafts      in the mode "align": states of drafts
     """
 
     kind: str
@@ -120,6 +123,8 @@ class Group(msgspec.Struct):
     block_size: Length
     layers: Count
     mode: str = ""
+    checkpoint: Length | msgspec.UnsetType = msgspec.UNSET
+    drafts: Count = 0
 
 
 class Admit(msgspec.Struct, array_like=True, tag="admit"):

@@ -75,6 +75,7 @@ class Scheduler:
              asynchronous
     step     the number of the step that is scheduled next or was scheduled last
     on_served  the policy's method, or None if it keeps no accounts
+    align      shortens a chunk of a prompt for linear layers; see `engine/extensions/aligned_chunks.py`
     adapters   LoRA adapters, once there has been one; see `engine/extensions/adapters.py`
     """
 
@@ -101,6 +102,7 @@ class Scheduler:
         self._admits, self._defers = hook(policy, "admit"), hook(policy, "defer")
         self.on_served = hook(policy, "on_served")
         self.adapters: Any = None
+        self.align: Callable[[Request, int], int] | None = None
         # As in vLLM, whose null block counts, too.
         self._watermark_blocks = int(config.watermark * (config.num_blocks + 1))
 
@@ -186,8 +188,10 @@ class Scheduler:
                 plan.skipped.append((request.id, reason))
                 continue
             count = min(request.num_unscheduled_tokens, plan.budget, plan.longest)
+            count = self.align(request, count) if self.align else count
             if count == 0:
-                plan.skipped.append((request.id, "awaits_token"))
+                reason = "token_budget" if request.num_unscheduled_tokens else "awaits_token"
+                plan.skipped.append((request.id, reason))
                 continue
             # Recount the need after each victim: if a sibling leaves, a shared block needs no copy.
             while (copies := self.cache.allocate_slots(request, count)) is None:
@@ -292,6 +296,7 @@ class Scheduler:
                     return v.Blocked(request.id, reason, behind, need, have)
                 self._admit(request, match)
                 count = min(request.num_unscheduled_tokens, plan.budget, plan.longest)
+                count = self.align(request, count) if self.align else count
                 copies = self.cache.allocate_slots(request, count)
                 assert copies is not None, "an admitted request's first chunk fits"
                 self._add_row(plan, request, count, copies)
@@ -327,8 +332,7 @@ class Scheduler:
         end = cached + (missing if whole else min(missing, plan.budget, plan.longest))
         need = -(-end // self.config.block_size) - len(match.blocks)
         have = self.cache.num_available_blocks_beside(match)
-        if self.running:
-            have -= self._watermark_blocks
+        have -= self._watermark_blocks * bool(self.running)
         if need > have:
             return "whole_sequence" if whole else "no_free_blocks", need, have
         if not self.config.preemption:
