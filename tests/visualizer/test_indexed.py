@@ -35,8 +35,8 @@ RECORDINGS = Path(__file__).parents[1] / "fixtures" / "vllm"
 def small_chunks(monkeypatch):
     """Cut even short logs into several chunks, with keyframes."""
     monkeypatch.setattr(index_file, "EVENTS", EVENTS)
-    monkeypatch.setattr(index_file, "KEYFRAME_EVERY", 2)
-    monkeypatch.setattr(index_file, "SLICE_EVERY", 2)
+    for name in ("KEYFRAME_EVERY", "FACTS_EVERY", "SLICE_EVERY"):
+        monkeypatch.setattr(index_file, name, 2)
 
 
 def indexed(log, folder: Path) -> EventLog:

@@ -15,6 +15,8 @@ from server.core.event_log import TraceFile
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import storytellers
+from visualizer.indexed.beside import make_index
+from visualizer.indexed.indexed_log import log_of
 from visualizer.reading.summary import summary
 from visualizer.sources import READERS, SourceError, read_source
 from visualizer.sources.feed import Feed
@@ -140,16 +142,17 @@ def test_a_damaged_line_is_named_and_what_came_before_it_is_there(data):
 
 
 @pytest.mark.parametrize("cache", ["radix", "hash", "cluster"])
-def test_a_damaged_line_costs_what_it_said(cache):
+def test_a_damaged_line_costs_what_it_said(cache, tmp_path):
     whole = three_replicas() if cache == "cluster" else _tight(cache)
     lines = whole.to_bytes().splitlines(keepends=True)
     for seed in range(20):
         at = Random(seed).randrange(1, len(lines))
         notes: list[str] = []
-        some = read_source(
-            b"".join([*lines[:at], lines[at][:-9] + b"\n", *lines[at + 1 :]]),
-            tell_damage=notes.append,
-        )
+        path = tmp_path / f"{seed}.jsonl"
+        path.write_bytes(b"".join([*lines[:at], lines[at][:-9] + b"\n", *lines[at + 1 :]]))
+        some = read_source(path, tell_damage=notes.append)
+        with path.open("rb") as file:
+            assert list(log_of(make_index(path, file))) == list(some)
         assert_names(notes, f"line {at + 1}")
         assert list(some)[:at] == list(whole)[:at]
         for one in [some] if isinstance(some, EventLog) else some.replicas.values():

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from visualizer.indexed.names import unique_names
 from visualizer.reading.tour.claims import Claim, Facts, sentence
 from visualizer.reading.tour.cluster import BECAUSE, worst_replica
 from visualizer.reading.tour.scene import Bar, Scene, Tour
-from visualizer.reading.why.find import unique_names
 
 if TYPE_CHECKING:
     from visualizer.comparing.compared_clusters import ComparedClusters

@@ -8,7 +8,7 @@ The run's inputs are replayed without the idea, so nothing is estimated from cou
 that let another request start sooner counts with all that followed. An idea may also have cost time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +113,7 @@ def _words(
     idea: str,
     took: tuple[int, int],
     rows: list[tuple[RequestRow, RequestRow, RequestRow]],
-    names: dict[int, str],
+    names: Mapping[int, str],
 ) -> str:
     """Say how long the steps would have taken, and which request or gap the idea changed most."""
     said = list[str]()

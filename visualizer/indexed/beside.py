@@ -93,13 +93,14 @@ def index_pieces(
 
     An index that is left unfinished is removed.
     """
-    feed, place = Feed(READERS), index_beside(path)
+    place = index_beside(path)
     if place.parent != path.parent:
         place.parent.mkdir(parents=True, exist_ok=True)
         _trim(place.parent, MOST_CACHED)
     with index_writer(place, identity(path), told) as writer, without_gc():
+        feed = Feed(READERS, state=writer.state)
         while data := file.read(CHUNK):
-            writer.add(feed.push(data))
+            writer.add(feed.each(data))
             yield
         writer.add(feed.end())
         writer.end(feed.damage)

@@ -89,10 +89,16 @@ class Collector:
         state.requests, state.nodes = requests, nodes
         frame.refs = []
         own_requests = [
-            LiveRequest(
-                *(one.id, len(one.tokens), one.num_computed_tokens, one.block_table),
-                *(one.last_node, one.num_seqs, one.preemptions, one.extra_key),
-                group_tables=one.group_tables,
+            LiveRequest(  # of a long queue, there are many
+                one.id,
+                len(one.tokens),
+                one.num_computed_tokens,
+                one.block_table,
+                one.last_node,
+                one.num_seqs,
+                one.preemptions,
+                one.extra_key,
+                one.group_tables,
             )
             for one in requests.values()
         ]

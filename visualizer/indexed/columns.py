@@ -121,13 +121,24 @@ class ColumnSource:
             return constants
         if code == _MIXED:
             return self.values(count)
+        values: list[Any] = self._array(number).tolist()
+        return list(map(int, values)) if code == _INTEGER_DOUBLES else values
+
+    def _array(self, number: int) -> "array[Any]":
+        code, count, *_ = self._about[number]
         column = array("d" if code == _INTEGER_DOUBLES else code)
         begin = self._begins[number]
         column.frombytes(self._data[begin : begin + count * column.itemsize])
         if sys.byteorder == "big":
             column.byteswap()
-        values: list[Any] = column.tolist()
-        return list(map(int, values)) if code == _INTEGER_DOUBLES else values
+        return column
+
+    def integers(self) -> "array[int]":
+        """Return the next column, of integers that a column has in 4 bytes or fewer."""
+        number = self._next
+        self._next += 1
+        code, count, *constant = self._about[number]
+        return array("i", constant) * count if code == _CONSTANT else self._array(number)
 
     def texts(self) -> list[str]:
         """Return the next column, of strings."""

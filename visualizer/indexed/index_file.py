@@ -4,7 +4,7 @@
     chunks    see `chunk.py`; before some of them a keyframe: a chunk with that event alone; and before
               some the state without its tokens, from which a page folds on
     facts     chunks of what is known of steps and requests, see `facts.py`: first those that a page
-              reads to open, then for each of them its details, then the names of its requests
+              reads to open, then for each of them its details, the names of its requests, and `Labels`
     directory JSON, deflated
     footer    where the directory begins, its length and its checksum, and MAGIC again
 
@@ -35,17 +35,27 @@ from msgspec.structs import replace
 
 import underglass
 from engine.cluster.events import AnyClusterEvent
-from engine.core.log import Event, LogError
+from engine.core.log import Event, LogError, State
 from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted
 from visualizer.indexed.chunk import checked, deflate, inflate, pack_events, unpack_events
 from visualizer.indexed.collector import Collector
-from visualizer.indexed.facts import AnyFact, Content, Fact, Name, Plans, Request
+from visualizer.indexed.extents import Extent, extent_of
+from visualizer.indexed.facts import (
+    AnyFact,
+    Content,
+    Fact,
+    Name,
+    Plans,
+    Request,
+)
+from visualizer.indexed.labels import Labels
 from visualizer.sources.collector import without_gc
 
 CONTENT = frozenset(Content.__struct_fields__)
 MAGIC = b"UGINDEX\x01"
 EVENTS = 512  # in a chunk: of more, a page would unpack many to show a step
-KEYFRAME_EVERY = 32  # chunks
+KEYFRAME_EVERY = 64  # chunks: keyframes of long queues take half of the room and the time
+FACTS_EVERY = 32  # chunks: a part of what is known
 SLICE_EVERY = 2  # chunks: a page folds at most so many to show a step
 FOOTER = struct.Struct("<QII8s")
 
@@ -87,6 +97,8 @@ class Directory(msgspec.Struct):
     facts       of steps and requests, in the order in which they became final
     details     for each of `facts`, what is read where it is needed: `Content` of its requests, `Plans`
     names       for each of `facts`, the names of its requests
+    extents     what each of `facts` has
+    labels      see `Labels`
     slices      the states without their tokens
     answers     what was asked of the log before, by question; see `IndexFile.answer`
     damage      what of the log cannot be read, in words
@@ -101,6 +113,8 @@ class Directory(msgspec.Struct):
     facts: list[Part] = []
     details: list[Part] = []
     names: list[Part] = []
+    extents: list[Extent] = []
+    labels: Part | None = None
     slices: list[SavedKeyframe] = []
     answers: dict[str, Any] = {}
     damage: list[str] = []
@@ -114,7 +128,7 @@ def vocabulary_of(*, cluster: bool) -> Any:
 @cache
 def checksum_of_types() -> int:
     """Return a number that changes with the fields and the types of events, and so with the columns."""
-    types = inspect.multi_type_info([AnyEvent, AnyClusterEvent, AnyFact])
+    types = inspect.multi_type_info([AnyEvent, AnyClusterEvent, AnyFact, Directory])
     return zlib.crc32(repr(types).encode())
 
 
@@ -141,13 +155,18 @@ class IndexWriter:
         self._collector = Collector()
         # Written at the end, so that each is read at once: facts, details, names.
         self._spools = _Spool(), _Spool(), _Spool()
+        self._extents, self._labels = [Extent()], Labels()
         self.directory: Directory | None = None
 
     def add(self, events: Iterable[Any]) -> None:
         """Add the next events."""
         for event in events:
             if self.directory is None:
-                self._begin(event)
+                self.directory = self._begun(event)
+            if not self.directory.cluster:
+                if not self._events:
+                    self._begin_chunk(self.directory)
+                self._collector.apply(event)
             self._events.append(event)
             if len(self._events) == EVENTS:
                 self._write_chunk()
@@ -164,40 +183,52 @@ class IndexWriter:
         self.directory.facts, self.directory.details, self.directory.names = (
             [Part(*self._write(packed)) for packed in spool.all()] for spool in self._spools
         )
+        self.directory.extents = self._extents[1:]
+        labels = self._labels.packed()
+        self.directory.labels = Part(*self._write((labels, len(labels))))
         write_directory(self._file, self.directory)
 
-    def _begin(self, event: Any) -> None:
+    @property
+    def state(self) -> State:
+        """The state after the events so far; of a cluster's log, none."""
+        return self._collector.state
+
+    def _begun(self, event: Any) -> Directory:
         is_cluster = not isinstance(event, Event)
-        self.directory = Directory(checksum_of_types(), self._of, is_cluster)
+        directory = Directory(checksum_of_types(), self._of, is_cluster)
         if isinstance(event, Keyframe):
-            self.directory.first = event.seq
+            directory.first = event.seq
         elif not is_cluster and not isinstance(event, RunStarted):
             raise LogError("a log must begin with run_started or keyframe")
+        return directory
+
+    def _begin_chunk(self, directory: Directory) -> None:
+        collector, number = self._collector, len(directory.chunks)
+        if not number:
+            return
+        if not number % KEYFRAME_EVERY and self._has_keyframes:
+            part = self._write(pack_events([collector.state.keyframe()], AnyEvent))
+            directory.keyframes.append(SavedKeyframe(*part, number))
+        if not number % FACTS_EVERY:
+            self._add_facts()
+        if not number % SLICE_EVERY:
+            part = self._write(pack_events([collector.slice()], AnyFact))
+            directory.slices.append(SavedKeyframe(*part, number))
 
     def _write_chunk(self) -> None:
         assert self.directory is not None
         events, self._events = self._events, []
-        chunks, is_cluster = self.directory.chunks, self.directory.cluster
-        if not is_cluster:
-            collector, number = self._collector, len(chunks)
-            if number and not number % KEYFRAME_EVERY:
-                if self._has_keyframes:
-                    part = self._write(pack_events([collector.state.keyframe()], AnyEvent))
-                    self.directory.keyframes.append(SavedKeyframe(*part, number))
-                self._add_facts()
-            if number and not number % SLICE_EVERY:
-                part = self._write(pack_events([collector.slice()], AnyFact))
-                self.directory.slices.append(SavedKeyframe(*part, number))
-            for event in events:
-                collector.apply(event)
-        packed = pack_events(events, vocabulary_of(cluster=is_cluster))
-        chunks.append(Chunk(*self._write(packed), len(events), self._collector.step))
+        packed = pack_events(events, vocabulary_of(cluster=self.directory.cluster))
+        self.directory.chunks.append(Chunk(*self._write(packed), len(events), self._collector.step))
         if self._told is not None:
             self._told(*packed)
 
     def _add_facts(self, *, is_end: bool = False) -> None:
         if facts := self._collector.facts(is_end=is_end):
-            for spool, some in zip(self._spools, _in_three(facts), strict=True):
+            in_three = _in_three(facts)
+            self._extents.append(extent_of(facts, self._extents[-1]))
+            self._labels.add(cast("list[Name]", in_three[2]))
+            for spool, some in zip(self._spools, in_three, strict=True):
                 spool.add(pack_events(some, AnyFact) if some else (b"", 0))
 
     def _write(self, packed: tuple[bytes, int]) -> tuple[int, int, int, int]:
@@ -297,9 +328,14 @@ class IndexFile:
         if magic != MAGIC or begin + length + FOOTER.size != size:
             raise LogError("the end of the index cannot be used: it was cut off or overwritten")
         data = checked(self._read(begin, length), crc, "the directory")
-        self.directory = msgspec.json.decode(inflate(data), type=Directory)
-        if self.directory.vocabulary != checksum_of_types():
-            raise LogError("another version of Underglass wrote the index; the log itself is whole")
+        with suppress(msgspec.ValidationError):  # another version may have another directory
+            self.directory = msgspec.json.decode(inflate(data), type=Directory)
+            if self.directory.vocabulary == checksum_of_types():
+                self._begin(begin)
+                return
+        raise LogError("another version of Underglass wrote the index; the log itself is whole")
+
+    def _begin(self, begin: int) -> None:
         self.end_of_chunks = begin
         self.ends = list(accumulate(chunk.events for chunk in self.directory.chunks))
         self.vocabulary = vocabulary_of(cluster=self.directory.cluster)
@@ -348,8 +384,12 @@ class IndexFile:
     def _unpacked(
         self, part: Part, kinds: Collection[type[Fact]], without: Collection[str] = ()
     ) -> Sequence[Fact]:
-        data = self.part(part, "what is known of the steps")
+        data = self.packed(part)
         return unpack_events(data, AnyFact, kinds, without) if data else ()
+
+    def packed(self, part: Part) -> bytes:
+        """Return a chunk of facts; b"" if the part has none of its kind."""
+        return self.part(part, "what is known of the steps")
 
     def answer(self, question: str, compute: Callable[[], Any]) -> Any:
         """Return the stored answer to a question, as JSON values, or compute and store it.

@@ -74,7 +74,7 @@ class IndexedLog(EventLog):
         end = len(self) if seq is None else max(0, seq + 1 - self._first)
         begin, state = 0, State()
         for keyframe in reversed(self.index.directory.keyframes):
-            if (before := self._ends[keyframe.chunk - 1]) < end:
+            if (before := self._ends[keyframe.chunk - 1]) <= end:
                 part = self.index.part(keyframe, f"the state before event {self._first + before}")
                 [event] = unpack_events(part, v.AnyEvent)
                 apply(state, event)

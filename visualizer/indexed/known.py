@@ -1,17 +1,19 @@
 """What is known of the steps and the requests of a log, with or without an index."""
 
-from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from engine.core.log import EventLog, LogError
+from engine.core.log import EventLog
 from engine.simulation.latencies import PausedTime
 from visualizer.indexed.collector import Collector
-from visualizer.indexed.facts import Fact, Finished, Name, Plans, Request, Run, Steps
+from visualizer.indexed.common_tokens import common_lengths
+from visualizer.indexed.extents import Extent
+from visualizer.indexed.facts import Fact, Finished, Plans, Request, Run, Steps
 from visualizer.indexed.index_file import IndexFile
 from visualizer.indexed.indexed_log import IndexedLog
+from visualizer.indexed.names import IndexedLabels, NameParts
+from visualizer.indexed.scheduled import NEEDED, Scheduled, StepsPart
 from visualizer.sources.collector import without_gc
 
 # What a question about all requests does without, because a long log has much of it.
@@ -54,10 +56,19 @@ class Known:
         """Return a request with all that is known of it; None: the log does not have it."""
         return next((one for one in self._requests if one.id == id_), None)
 
+    def outlines(self, ids: Collection[int]) -> Iterable[Request]:
+        """Return some requests in any order, without `LONG` fields."""
+        return (one for one in self._requests if one.id in ids)
+
     @property
     def names(self) -> Iterable[tuple[int, str, int]]:
         """The id, the label and the number of samples of each request, in order of appearance."""
         return [(one.id, one.label, one.samples) for one in self._requests]
+
+    @cached_property
+    def scheduled(self) -> Scheduled:
+        """The steps that were scheduled."""
+        return Scheduled.of(StepsPart.of(self.steps, self.run.first_seq))
 
     @property
     def unit(self) -> Literal["us", "steps"]:
@@ -72,7 +83,7 @@ class Known:
         return paused
 
     @property
-    def labels(self) -> dict[int, str]:
+    def labels(self) -> Mapping[int, str]:
         """The labels of all requests, and of all samples that they ask for."""
         return {
             request + sample: label
@@ -80,86 +91,105 @@ class Known:
             for sample in range(samples)
         }
 
+    @property
+    def own_labels(self) -> Mapping[int, str]:
+        """The same without the samples that have not forked off."""
+        return {request: label for request, label, _ in self.names}
+
 
 class IndexedKnown(Known):
-    """The facts that an index has: they are read where they are needed.
+    """The facts that an index has: each part is read where it is needed.
 
-    Raises LogError if they are damaged.
+    Whatever reads a damaged part raises LogError.
     """
 
     def __init__(self, index: IndexFile) -> None:
         self._index = index
-        directory = index.directory
-        for part in (*directory.facts, *directory.details, *directory.names):
-            index.part(part, "what is known of the steps")
-        read = lambda number: cast("list[Request]", index.facts_in(number, Request))  # noqa: E731
+        self._name_parts = NameParts(index)
+        read = lambda number: {one.id: one for one in self._requests_in(number)}  # noqa: E731
         self._part = lru_cache(1)(read)  # because requests of one time are asked for together
         self.steps = self._each(Steps)
         self.finished = self._each(Finished)
         self.plans = self._each(Plans)
         [self.run] = cast("list[Run]", index.facts_in(len(index.directory.facts) - 1, Run))
 
-    @cached_property
-    def _table(self) -> "_Table":
-        table = _Table()
-        for number in range(len(self._index.directory.names)):
-            for one in self._index.names_in(number):
-                table.add(one, number)
-        return table
+    @property
+    def extents(self) -> list[Extent]:
+        """What each part of the index has."""
+        return self._index.directory.extents
+
+    def finished_in(self, number: int) -> Sequence[Finished]:
+        """Return the steps of a part that have finished."""
+        return cast("Sequence[Finished]", self._index.facts_in(number, Finished))
 
     @property
     def names(self) -> Iterable[tuple[int, str, int]]:
         """See `Known`."""
-        return self._table.names()
+        names = [(one.index, one.id, one.label, one.samples) for one in self._name_parts.each()]
+        return ((id_, label, samples) for _, id_, label, samples in sorted(names))
+
+    @property
+    def labels(self) -> Mapping[int, str]:
+        """See `Known`."""
+        return IndexedLabels(self._name_parts, has_samples=True)
+
+    @property
+    def own_labels(self) -> Mapping[int, str]:
+        """See `Known`."""
+        return IndexedLabels(self._name_parts, has_samples=False)
+
+    @cached_property
+    def scheduled(self) -> Scheduled:
+        """See `Known`."""
+        without = {*Steps.__struct_fields__} - NEEDED
+
+        def read(number: int) -> StepsPart:
+            facts = self._index.facts_in(number, Steps, without=without)
+            return StepsPart.of(cast("Sequence[Steps]", facts), self.run.first_seq)
+
+        return Scheduled(self.extents, read)
+
+    def parent_of(self, sample: int) -> int | None:
+        """Return the request from which a sample has not forked off; None: there is no such sample."""
+        found = self._name_parts.find(sample)
+        return found[1].id if found and found[1].id != sample else None
 
     def index_of(self, id_: int) -> int:
         """Return which of all requests and samples it was, in order of appearance."""
-        return self._table.index_of(id_)
+        found = self._name_parts.find(id_)
+        assert found is not None
+        return found[1].index
 
     def each_request(self, *names: str) -> Iterable[Request]:
         """See `Known`."""
         return self._each(Request, LONG - {*names})
 
+    def agreements(self, tokens: list[int]) -> Iterator[tuple[Request, int]]:
+        """Yield each request, and how many first tokens it has in common with others."""
+        needed = {"id", "index", "root", "admitted", "finished", "extra_key"}
+        for number in range(len(self.extents)):
+            requests = self._requests_in(number, {*Request.__struct_fields__} - needed)
+            if requests:
+                contents = self._index.packed(self._index.directory.details[number])
+                agree = common_lengths(contents, tokens)
+                yield from zip(requests, agree, strict=True)
+
     def request(self, id_: int) -> Request | None:
-        """See `Known`. Only the part of the index that has the request is read again."""
-        if (number := self._table.part_of(id_)) is None:
-            return None
-        return next(one for one in self._part(number) if one.id == id_)
+        """See `Known`."""
+        found = self._name_parts.find(id_)
+        return self._part(found[0]).get(id_) if found else None
+
+    def outlines(self, ids: Collection[int]) -> Iterable[Request]:
+        """See `Known`."""
+        found = map(self._name_parts.find, ids)
+        for number in sorted({one[0] for one in found if one}):
+            yield from (one for one in self._requests_in(number, LONG) if one.id in ids)
+
+    def _requests_in(self, number: int, without: Collection[str] = ()) -> Sequence[Request]:
+        return cast("Sequence[Request]", self._index.facts_in(number, Request, without=without))
 
     def _each(self, kind: type[_Kind], without: Collection[str] = ()) -> _Each[_Kind]:
         return _Each(lambda: self._index.facts(kind, without=without))
-
-
-class _Table:
-    """The names of all requests, and which part of an index has each: a million fit into memory."""
-
-    def __init__(self) -> None:
-        self._ids, self._index, self._samples = array("q"), array("q"), array("i")
-        self._parts, self._labels = array("i"), list[str]()
-        self._same: dict[str, str] = {}  # equal labels of a part are one string
-
-    def add(self, one: Name, part: int) -> None:
-        """Add a request of a part."""
-        if not self._parts or self._parts[-1] != part:
-            self._same.clear()
-        self._ids.append(one.id)
-        self._index.append(one.index)
-        self._samples.append(one.samples)
-        self._parts.append(part)
-        self._labels.append(self._same.setdefault(one.label, one.label))
-
-    def names(self) -> Iterator[tuple[int, str, int]]:
-        """See `Known`."""
-        for at in sorted(range(len(self._ids)), key=self._index.__getitem__):
-            yield self._ids[at], self._labels[at], self._samples[at]
-
-    def index_of(self, request: int) -> int:
-        """Return which of all requests it was."""
-        return self._index[self._ids.index(request)]
-
-    def part_of(self, request: int) -> int | None:
-        """Return the part that has a request; None if there is no such request."""
-        return self._parts[self._ids.index(request)] if request in self._ids else None
 
 
 def known_of(log: EventLog) -> Known:
@@ -168,10 +198,9 @@ def known_of(log: EventLog) -> Known:
     Raises LogError for a log that contradicts itself.
     """
     if isinstance(log, IndexedLog):
-        with suppress(LogError):  # a part is damaged, and the events tell the same
-            if log.known is None:
-                log.known = IndexedKnown(log.index)
-            return cast("Known", log.known)
+        if log.known is None:
+            log.known = IndexedKnown(log.index)
+        return cast("Known", log.known)
     collector = Collector()
     with without_gc():
         for event in log:

@@ -229,19 +229,23 @@ class RequestFacts:
         count = self._passes.count if self._passes.counts(event.step) else None
         for number, gain in enumerate(event.tokens):
             request, ids = requests[gain.request], gain.ids
-            place = len(request.token_steps)
+            steps = request.token_steps
+            place = len(steps)
             if not place and request.first_token is None:
                 request.first_token = count
-            request.token_steps += [step] * len(ids)
+            if len(ids) == 1:
+                steps.append(step)
+            else:
+                steps += [step] * len(ids)
             own = logprobs[number] if number < len(logprobs) else []
             if gain.accepted or gain.forced or gain.allowed:
                 _note_tokens(request, gain, own, number, t)
             elif own:
                 request.logprobs += [1] * (place - len(request.logprobs))
                 request.logprobs += own[: len(ids)]
-            segments = request.segments
-            if segments and segments[-1].begin == step and segments[-1].drafts:
-                segments[-1].accepted = gain.accepted
+            last = request.segments[-1] if gain.accepted and request.segments else None
+            if last is not None and last.begin == step and last.drafts:
+                last.accepted = gain.accepted
         for id_ in event.wasted:
             self._waste(id_, event.step)
 

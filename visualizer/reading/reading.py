@@ -21,6 +21,7 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.core.log.expert_loads import unpacked
 from engine.core.log.log import EventLog, LogError
 from engine.core.log.vocabulary import StepFinished
+from visualizer.indexed.names import unique_names
 from visualizer.reading.expert_loads import ExpertLoads
 from visualizer.reading.frames import frame
 from visualizer.reading.knowledge import LogKnowledge
@@ -44,7 +45,7 @@ from visualizer.reading.rows.unknown import (
 from visualizer.reading.waterfall import RequestTime, Waterfall
 from visualizer.reading.why import answer
 from visualizer.reading.why.elsewhere import why_missed_in_cluster
-from visualizer.reading.why.find import request_named, unique_names
+from visualizer.reading.why.find import request_named
 from visualizer.reading.why.log_index import WhyError
 from visualizer.reading.why.miss import WhyMissed
 from visualizer.reading.why.missed import why_missed
@@ -201,7 +202,7 @@ class Reading:
     def why_slow(self, request: int | str) -> RequestTime:
         """Return where the time of a request went: its `parts`, in words and as a bar."""
         waterfall = self.waterfall
-        return waterfall[request_named(waterfall.names, request)]
+        return waterfall.alone(request_named(waterfall.names, request))
 
     def why_missed(self, request: int | str) -> WhyMissed:
         """Return why no more of a request's prompt was cached when it was admitted."""

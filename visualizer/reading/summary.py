@@ -4,19 +4,17 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate, chain, compress, pairwise
+from itertools import chain, compress
 from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import EventLog
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
-from engine.simulation.latencies import PausedTime
 from engine.simulation.quantile import quantile
 from visualizer.indexed.facts import Request, Steps
 from visualizer.indexed.known import Known, known_of
-from visualizer.indexed.latency_facts import Repeated
-from visualizer.indexed.step_facts import COUNTS, TIMES
+from visualizer.indexed.step_facts import COUNTS
 from visualizer.logs import settings_of
 from visualizer.reading.durations import duration
 from visualizer.reading.knowledge import UNKNOWN, WORDS, gap_words, part_words
@@ -38,6 +36,7 @@ _NEEDS: dict[str, tuple[Fact, ...]] = {
 }
 _TIERS = {"host": "host memory", "disk": "disk"}
 IDLE_SHARE = 0.01  # of the run: less time without a step is not worth words
+_ITL = {"p50": "median"}  # as `Run.itl` names it
 MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, a percentile is meaningless
 
 
@@ -87,11 +86,8 @@ class _Summary:
         self.known = known_of(log)
         self.regimes = regimes_of(log, self.known)
         self.steps, self.sums = array("q"), Counter[str]()
+        self.output = 0  # tokens
         self.gaps: list[dict[str, Any]] = []
-        self.ends, self._first = (
-            array("d"),
-            0,
-        )  # when each step ended, and the number of the first one
         for part in self.known.steps:
             self._add(part)
 
@@ -102,24 +98,19 @@ class _Summary:
         self.steps.extend(compress(part.step, map(all, zip(whole, began, strict=True))))
         for name, values in zip(COUNTS, part.counts, strict=True):
             self.sums[name] += sum(compress(values, whole))
+        self.output += sum(part.counts[COUNTS.index("output")])
         self.gaps += chain.from_iterable(part.missing)
-        if not self.ends and part.step:
-            self._first = part.step[0]
-        ends = part.times[TIMES.index("end")]
-        self.ends.extend(math.nan if end is None else end for end in ends)
 
     def text(self) -> str:
         """See `summary`."""
         known, knows, steps = self.known, self.knows, self.steps
-        count = tokens = found = asked = forced = 0
+        count = found = asked = forced = 0
         appeared = dict[str, int]()  # the first request that ended so
-        ends, firsts, gaps = Counter[str](), _FirstTokens(known), _Gaps(self.ends, self._first)
-        for one in known.each_request("token_steps", "forced"):
+        ends, firsts = Counter[str](), _FirstTokens(known)
+        for one in known.each_request("forced"):
             count += 1
-            tokens += sum(map(bool, accumulate(one.token_steps)))
             forced += len(one.forced)
             firsts.add(one)
-            gaps.add(one)
             if one.finished is not None:
                 reason = one.finished[1]
                 ends[reason] += 1
@@ -130,7 +121,7 @@ class _Summary:
                 found += min(one.admitted[1], one.prompt_length)
                 asked += one.prompt_length
         is_known = not knows.lacks("scheduled_tokens") and (count or not knows.source)
-        output = tokens if is_known else None
+        output = self.output if is_known else None
         said = UNKNOWN if output is None else f"{output:,}"
         ended = {
             one: ends[one] for one in sorted(ends, key=lambda one: (-ends[one], appeared[one]))
@@ -148,7 +139,7 @@ class _Summary:
                 {"forced": forced, "drafts accepted": accepted} if forced or accepted else {}
             ),
             "TTFT": percentiles_text(firsts.values),
-            "ITL": _percentiles_of(gaps.counts(known.paused)),
+            "ITL": _shown({_ITL.get(name, name): us / US_PER_MS for name, us in known.run.itl}),
             "prefix cache": f"{found:,} of {asked:,} prompt tokens found{_percent(found, asked)}",
             "drafts": self._drafts(accepted, drafted),
             "preemptions": f"{self.sums['preempted']:,}",
@@ -235,40 +226,6 @@ class _FirstTokens:
             self.values.append((end - arrived - self._paused.between(arrived, end)) / US_PER_MS)
 
 
-class _Gaps:
-    """How often each time passed between consecutive tokens of a request.
-
-    ends   when each step ended
-    first  the number of the first one
-    """
-
-    def __init__(self, ends: "array[float]", first: int) -> None:
-        self._ends, self._first = ends, first
-        # The steps of neighbours: many tokens have the same, and most of them are successive steps.
-        self._successive, self._others = array("i", bytes(4 * len(ends))), Counter[Any]()
-
-    def add(self, one: Request) -> None:
-        """Add the tokens of a request."""
-        # Tokens from before the log begins are of step 0.
-        for pair in pairwise(step for step in accumulate(one.token_steps) if step):
-            if pair[1] == pair[0] + 1:
-                self._successive[pair[0] - self._first] += 1
-            else:
-                self._others[pair] += 1
-
-    def counts(self, paused: PausedTime) -> Counter[float]:
-        """Return how often each time passed, in ms."""
-        gaps, first = Counter[float](), self._first
-        counted = enumerate(self._successive, first)
-        pairs = (((at, at + 1), count) for at, count in counted if count)
-        for (one_step, next_step), count in chain(pairs, self._others.items()):
-            before, end = self._ends[one_step - first], self._ends[next_step - first]
-            if not (math.isnan(before) or math.isnan(end)):
-                paused_us = paused.between(before, end)
-                gaps[(end - before - paused_us) / US_PER_MS] += count
-        return gaps
-
-
 def three_digits(value: float) -> str:
     """Return a number with three significant digits and thousands separators."""
     return f"{float(f'{value:.3g}'):,.10g}"
@@ -276,7 +233,7 @@ def three_digits(value: float) -> str:
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
     """Return {name: value} for the percentiles that this number of values supports."""
-    values = _ordered(values)
+    values = sorted(values)
     return {
         name: quantile(values, share, is_sorted=True)
         for name, share in PERCENTILES.items()
@@ -284,20 +241,13 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _percentiles_of(counts: Counter[float]) -> str:
-    """Return the same as `percentiles_text` of values that are counted."""
-    return percentiles_text(Repeated(counts))
-
-
-def _ordered(values: Sequence[float]) -> Sequence[float]:
-    return values if isinstance(values, Repeated) else sorted(values)
-
-
 def percentiles_text(values: Sequence[float]) -> str:
     """Return the percentiles and the maximum of `values`, which are durations in ms."""
-    values = _ordered(values)
-    shown = [f"{name} {duration(value)}" for name, value in percentiles(values).items()]
-    return ", ".join([*shown, f"max {duration(values[-1])}"]) if shown else "none"
+    return _shown(percentiles(values) | {"max": max(values, default=0)} if values else {})
+
+
+def _shown(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {duration(value)}" for name, value in values.items()) or "none"
 
 
 def _in_brackets(counts: dict[str, int]) -> str:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from engine.core.log import LogError
+from engine.core.log import LogError, State
 from visualizer.sources.limits import MAX_FIRST_LINE, MAX_LINE
 from visualizer.sources.reader import LogEvent, Reader, SourceError, Translator
 
@@ -21,15 +21,21 @@ _MOST_DAMAGE = 20  # notes about what cannot be read
 class Feed:
     """Reads one file or upload as its bytes arrive.
 
+    `state` is that of whatever folds each event before it takes the next one from `each`: then the
+    events need not be folded here, too, to go on after a damaged line.
+
     reader  None before the first complete line
     damage  what cannot be read: a note for each line, and for the end of the file; of many, the first
     """
 
-    def __init__(self, readers: Sequence[Reader], limit: int | None = None) -> None:
+    def __init__(
+        self, readers: Sequence[Reader], limit: int | None = None, state: State | None = None
+    ) -> None:
         self.reader: Reader | None = None
         self.damage: list[str] = []
         self._readers = readers
         self._lines = Lines(limit)
+        self._state = state
         self._translator: Translator | None = None
 
     @property
@@ -43,20 +49,25 @@ class Feed:
         Raises SourceError for a line of no known kind, and for a damaged one unless the translator can
         go on without it.
         """
-        events: list[LogEvent] = []
+        return list(self.each(data))
+
+    def each(self, data: bytes) -> Iterator[LogEvent]:
+        """Yield what `push` returns."""
         for line in self._lines.push(data):
+            events: Sequence[LogEvent]
             try:
                 if self._translator is None:
                     self.reader = detect(line, self._readers)
                     self._translator = self.reader.translator()
-                events += self._translator.feed(line)
+                    self._translator.state = self._state
+                events = self._translator.feed(line)
             except LogError as error:
                 named = self._in_line(error)
                 gap = self._without(str(named), line)
                 if gap is None:
                     raise named from error.__cause__
-                events += gap
-        return events
+                events = gap
+            yield from events
 
     def _without(self, why: str, line: bytes = b"") -> Sequence[LogEvent] | None:
         """Return the events with which the log goes on without a line; None if it cannot."""

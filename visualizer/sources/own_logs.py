@@ -1,6 +1,8 @@
 """Read this project's own logs: of one engine, and of a cluster."""
 
 import re
+from copy import deepcopy
+from functools import cached_property
 from typing import get_args
 
 from engine.cluster.cluster_log import ClusterDecoder
@@ -34,7 +36,11 @@ class OwnLog(Translator):
     """Decodes the log of one engine. It is folded, so that it can go on after a damaged line."""
 
     def __init__(self) -> None:
-        self._decoder, self._engine = LogDecoder(), Folded()
+        self._decoder = LogDecoder()
+
+    @cached_property
+    def _engine(self) -> "Folded":
+        return Folded(state=self.state)
 
     def feed(self, message: bytes) -> list[Event]:
         """Return the event in a line. Raises LogError if the line is not an event."""
@@ -85,15 +91,16 @@ class OwnClusterLog(Translator):
 
 
 class Folded:
-    """Folds the events of one engine.
+    """Folds the events of one engine, unless `state` is that of what folds each of them at once.
 
     end, next  of a cluster's replica: the number of its last event, and the one that its next event
                gets; they differ where events were added or left out
     """
 
-    def __init__(self, first: int = 0) -> None:
+    def __init__(self, first: int = 0, state: State | None = None) -> None:
         self.end, self.next = first - 1, first
-        self._state: State | None = State()
+        self._is_own = state is None
+        self._state: State | None = State() if state is None else state
         self._is_scheduled = True
         self._mending: Mending | None = None
 
@@ -103,7 +110,8 @@ class Folded:
             return self._mending.take(event)
         if self._state is not None:
             try:
-                self._state.apply(event)
+                if self._is_own:
+                    self._state.apply(event)
             except CONTRADICTS:  # without a damaged line: whatever folds the log names the event
                 self._state = None
             if isinstance(event, StepStarted | StepScheduled):
@@ -118,6 +126,8 @@ class Folded:
         if self._state is None or self._state.seq < 0:
             return None
         if self._mending is None:
+            if not self._is_own:
+                self._state = deepcopy(self._state)
             self._mending = Mending(self._state, is_scheduled=self._is_scheduled)
         return self._mending.gap(why)
 

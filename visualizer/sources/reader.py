@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from engine.cluster.events import AnyClusterEvent
-from engine.core.log import Event, LogError
+from engine.core.log import Event, LogError, State
 from engine.core.log.vocabulary import SCHEMA_VERSION, RunStarted
 from engine.simulation.facts import Fact, Knowledge
 
@@ -26,7 +26,11 @@ class Translator(Protocol):
 
     Raises LogError for a damaged line, without the line's number, which `feed.Feed` adds. The events
     that it returned earlier stay valid.
+
+    state  of what folds each event before the next line is translated; None: nothing does
     """
+
+    state: State | None = None
 
     def feed(self, message: bytes) -> Sequence[LogEvent]:
         """Return the events of one line of a file, without its line break, or of one message."""

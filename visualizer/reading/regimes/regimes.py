@@ -17,7 +17,7 @@ queue          requests wait, and a foreign log does not say why
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -130,7 +130,7 @@ class Regimes:
     """
 
     columns: Columns = field(repr=False)
-    names: dict[int, str] = field(repr=False)
+    names: Mapping[int, str] = field(repr=False)
     regimes: list[Regime]
 
     @property
@@ -197,8 +197,8 @@ def regimes_of(log: "EventLog", known: Known | None = None) -> Regimes:
 
     A foreign log without its queue has none.
     """
+    from visualizer.indexed.names import unique_names
     from visualizer.reading.regimes.words import cause_words, cost_words
-    from visualizer.reading.why.find import unique_names
 
     columns = Columns(known or known_of(log))
     found = Regimes(columns, unique_names(columns.labels), [])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
+from visualizer.indexed.names import unique_names
 from visualizer.reading.regimes import regimes_of
 from visualizer.reading.rows.decisions import DecisionRow, decision_rows
 from visualizer.reading.tour.claims import Claim, Facts, capital, sentence, verb
@@ -12,7 +13,7 @@ from visualizer.reading.tour.material import Material
 from visualizer.reading.tour.memory import the_preemption
 from visualizer.reading.tour.scene import Bar, Scene, Tour
 from visualizer.reading.tour.waiting import the_queue, the_wait
-from visualizer.reading.why.find import request_names, unique_names
+from visualizer.reading.why.find import request_names
 
 _OF_A_REPLICA = (the_queue, the_preemption, the_wait)
 # What the router compared, in words that follow "because".

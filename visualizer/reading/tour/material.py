@@ -1,5 +1,6 @@
 """A log that is told: what its scenes are made from, each computed once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,7 +40,7 @@ class Material:
     """A log and what is known about it."""
 
     log: EventLog
-    names: dict[int, str]
+    names: Mapping[int, str]
 
     @cached_property
     def happenings(self) -> Happenings:

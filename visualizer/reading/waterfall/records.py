@@ -1,8 +1,8 @@
 """What each step of a log took and what each request did in it: from the facts that an index has."""
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from statistics import median_low
@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from engine.core.log import EventLog
 from engine.simulation.latencies import PausedTime
 from visualizer.indexed import facts
-from visualizer.indexed.known import Known, known_of
+from visualizer.indexed.known import IndexedKnown, Known, known_of
 
 _ROWS = {"prefill", "catchup", "decode"}
 _KEPT = 100_000  # steps as objects, because requests that are asked about have many in common
@@ -140,14 +140,19 @@ class LatestSteps(list[Step]):
 
 
 class StepTable:
-    """The steps of a whole log as columns: a long log has too many for an object each.
+    """The steps of a whole log, or of a part of it, as columns: an object each would be too many.
 
-    unit  "us", or "steps" for a log without times
+    unit    "us", or "steps" for a log without times
+    before  how many steps come before
+    others  returns `Step.others_prefill` by the index in the log; None: the whole log is here
     """
 
     first = first_timed = 0
 
-    def __init__(self, unit: str) -> None:
+    def __init__(
+        self, unit: str, before: int = 0, others: Callable[[int], Any] | None = None
+    ) -> None:
+        self._before, self._others_of = before, others
         self._is_timed = unit == "us"
         self._number = array("q")
         self._begin, self._launched, self._ready, self._end = (array("d") for _ in range(4))
@@ -186,17 +191,31 @@ class StepTable:
         )
         self._skipped |= {first + at: one for at, one in enumerate(done.skipped) if one}
 
+    def number(self, index: int) -> int:
+        """Return the number of a step."""
+        return self._number[index]
+
+    def took(self, index: int) -> Any:
+        """Return how long the pass of a step took."""
+        return self._ready[index] - self._launched[index]
+
+    def rows(self, index: int) -> tuple[int, int]:
+        """Return how many requests decode in a step, and how many compute more."""
+        return self._decodes[index], self._prefills[index]
+
     @cached_property
-    def _others(self) -> "OthersPrefill":
-        took = lambda index: self._ready[index] - self._launched[index]  # noqa: E731
-        return OthersPrefill(self._decodes, self._prefills, self._failed, took)
+    def others(self) -> "OthersPrefill":
+        """What the steps here tell about each other."""
+        return OthersPrefill(self._decodes, self._prefills, self._failed, self.took)
 
     def _made(self, index: int) -> Step:
-        times: list[Any] = [index, index, index + 1, index + 1]
+        at = self._before + index
+        times: list[Any] = [at, at, at + 1, at + 1]
         if self._is_timed:
             columns = self._begin, self._launched, self._ready, self._end
             times = [as_time(column[index]) for column in columns]
         begin, launched, ready, end = times
+        others = self._others_of or self.others.of
         blocked = None
         if self._reason[index] >= 0:
             blocked = self._head[index], [*self._reasons][self._reason[index]]
@@ -208,12 +227,81 @@ class StepTable:
             end,
             decodes=self._decodes[index],
             prefills=self._prefills[index],
-            others_prefill=as_time(self._others.of(index)) if self._is_timed else 0,
+            others_prefill=as_time(others(at)) if self._is_timed else 0,
             blocked=blocked,
             skipped=dict(self._skipped.get(index, ())),
             is_failed=bool(self._failed[index]),
             is_after_gap=bool(self._after_gap[index]),
         )
+
+
+class StepParts:
+    """The steps of an index; each part is read when it is first asked about."""
+
+    first = first_timed = 0
+
+    def __init__(self, known: IndexedKnown) -> None:
+        self._known = known
+        self._ends = [one.finished for one in known.extents]
+        self._having: dict[
+            int, list[int]
+        ] = {}  # the parts with steps that decode for so many alone
+        for number, one in enumerate(known.extents):
+            for size in one.sizes:
+                self._having.setdefault(size, []).append(number)
+        self._parts: dict[int, StepTable] = {}
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index: int) -> Step:
+        number, first = self._place(index if index >= 0 else index + len(self))
+        return self._part(number)[index - first]
+
+    def index_of(self, number: int) -> int:
+        """See `LatestSteps`."""
+        return bisect_left(range(len(self)), number, key=self._number)
+
+    def _number(self, index: int) -> int:
+        number, first = self._place(index)
+        return self._part(number).number(index - first)
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """Return the part of a step, and how many steps come before that part."""
+        number = bisect_right(self._ends, index)
+        return number, self._ends[number - 1] if number else 0
+
+    def _part(self, number: int) -> StepTable:
+        if number not in self._parts:
+            first = self._ends[number - 1] if number else 0
+            table = self._parts[number] = StepTable(self._known.unit, first, self._others_prefill)
+            for done in self._known.finished_in(number):
+                table.add(done)
+        return self._parts[number]
+
+    def _others_prefill(self, index: int) -> Any:
+        """Do what `OthersPrefill` does, with the parts that have steps to compare with."""
+        number, first = self._place(index)
+        own, prefills = self._part(number).rows(index - first)
+        if not (own and prefills and self._having):
+            return 0
+        size = min(self._having, key=lambda decodes: (abs(decodes - own), -decodes))
+        having, near = self._having[size], list[Any]()
+        middle = bisect_left(having, number)
+        for one in reversed(having[max(0, middle - _NEIGHBOURS) : middle + 1]):
+            table, at = self._alone(one, size, index)
+            before = table.others.alone(size)[:at]
+            near += map(table.took, before[max(0, len(before) - _NEIGHBOURS + len(near)) :])
+        end = len(near) + _NEIGHBOURS
+        for one in having[middle : middle + _NEIGHBOURS + 1]:
+            table, at = self._alone(one, size, index)
+            near += map(table.took, table.others.alone(size)[at : at + end - len(near)])
+        return max(0, self._part(number).took(index - first) - median_low(near))
+
+    def _alone(self, number: int, size: int, index: int) -> tuple[StepTable, int]:
+        """Return a part, and how many steps with only so many decodes it has before a step."""
+        table, first = self._part(number), self._ends[number - 1] if number else 0
+        return table, bisect_left(table.others.alone(size), index - first)
 
 
 def as_time(value: float) -> Any:
@@ -222,6 +310,9 @@ def as_time(value: float) -> Any:
 
 
 DECODE = Work(0, 1, is_prefill=False, is_decode=True)
+
+
+Steps = LatestSteps | StepTable | StepParts
 
 
 class Records:
@@ -235,7 +326,7 @@ class Records:
         self.unit: Literal["us", "steps"] = "us"
         self.paused = PausedTime()
         self.source: dict[str, Any] = {}
-        self.steps: LatestSteps | StepTable = LatestSteps()
+        self.steps: Steps = LatestSteps()
         self.known: Known | None = None  # of a whole log
         self._requests: dict[int, facts.Request] = {}
 
@@ -243,16 +334,19 @@ class Records:
     def of(cls, log: EventLog) -> Self:
         """Return the records of a whole log."""
         known, records = known_of(log), cls()
-        records.steps = StepTable(known.unit)
+        if isinstance(known, IndexedKnown):
+            records.steps = StepParts(known)
+        else:
+            records.steps = StepTable(known.unit)
         records._add_run(known)
         records.known = known
         return records
 
     @property
-    def labels(self) -> dict[int, str]:
+    def labels(self) -> Mapping[int, str]:
         """The label of each request."""
         if self.known is not None:
-            return {request: label for request, label, _ in self.known.names}
+            return self.known.own_labels
         return {one.id: one.label for one in self._requests.values()}
 
     def add(self, known: Known) -> None:
@@ -262,6 +356,8 @@ class Records:
 
     def _add_run(self, known: Known) -> None:
         self.unit, self.paused, self.source = known.unit, known.paused, known.run.source
+        if isinstance(self.steps, StepParts):
+            return
         for done in known.finished:
             if isinstance(self.steps, StepTable):
                 self.steps.add(done)
@@ -385,6 +481,10 @@ class OthersPrefill:
         ):
             if size and not others and not is_failed:
                 self._alone.setdefault(size, array("i")).append(index)
+
+    def alone(self, size: int) -> "array[int]":
+        """Return the indexes of the steps that only decode, for so many requests."""
+        return self._alone.get(size) or array("i")
 
     def of(self, index: int) -> Any:
         """Return how much longer a step took."""

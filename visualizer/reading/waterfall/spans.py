@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from visualizer.reading.waterfall.causes import FOR_ALL
-from visualizer.reading.waterfall.records import LatestSteps, Life, Records, Step, StepTable, Work
+from visualizer.reading.waterfall.records import Life, Records, Step, Steps, Work
 
 _Intervals = list[tuple[int, int]]
 Reason = tuple[
@@ -84,7 +84,7 @@ def start_of(records: Records, life: Life, index: int) -> int:
     return before if life.arrived is None else max(before, life.arrived)
 
 
-def _first_tile(steps: LatestSteps | StepTable, life: Life) -> int:
+def _first_tile(steps: Steps, life: Life) -> int:
     """Return the index of the first step that ends after its arrival.
 
     A request may have been sent before a step ended that the log has before its arrival.

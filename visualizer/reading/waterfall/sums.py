@@ -29,21 +29,24 @@ class Sums:
     """The sums of a log's steps, made when they are asked for.
 
     records  of the log
+    tiles    the steps that are asked about; None: any
     """
 
-    def __init__(self, records: Records) -> None:
-        self.records = records
+    def __init__(self, records: Records, tiles: range | None = None) -> None:
+        self.records, self._tiles = records, tiles
         self._skips: dict[int, array[int]] = {}  # by request, the indexes of the steps
-        self._tables = {doing: _Table(records, done) for doing, done in _DONE.items()}
-        self._end = 0  # index of the first step that `_skips` lacks
+        first = tiles.start if tiles else 0
+        self._tables = {doing: _Table(records, done, first) for doing, done in _DONE.items()}
+        self._end = first  # index of the first step that `_skips` lacks
 
     def skips(self, request: int) -> Sequence[int]:
         """Return the indexes of the steps that gave a request no tokens for a reason of its own."""
         steps = self.records.steps
-        for index in range(self._end, len(steps)):
+        end = self._tiles.stop if self._tiles else len(steps)
+        for index in range(self._end, end):
             for skipped in steps[index].skipped:
                 self._skips.setdefault(skipped, array("q")).append(index)
-        self._end = len(steps)
+        self._end = end
         return self._skips.get(request, ())
 
     def between(self, doing: Doing, tiles: range) -> dict[str, int]:
@@ -67,9 +70,9 @@ class _Table:
     done  what it does in a step
     """
 
-    def __init__(self, records: Records, done: Callable[[Step], Work | Reason]) -> None:
+    def __init__(self, records: Records, done: Callable[[Step], Work | Reason], first: int) -> None:
         self._records, self._done = records, done
-        self._begin(0)
+        self._begin(first)
 
     def _begin(self, index: int) -> None:
         """Begin with the step of an index."""
@@ -79,14 +82,14 @@ class _Table:
 
     def between(self, tiles: range) -> dict[str, int]:
         """See `Sums`."""
-        self._grow()
+        self._grow(tiles.stop)
         low, high = tiles.start - self._first, tiles.stop - self._first
         times = ((cause, column[high] - column[low]) for cause, column in self._sums.items())
         return {cause: as_time(time) for cause, time in times if time}
 
     def heads(self, tiles: range) -> dict[int, int]:
         """See `Sums`."""
-        self._grow()
+        self._grow(tiles.stop)
         return self._turns.times(tiles)
 
     def keep(self, first: int, end: int) -> None:
@@ -100,10 +103,10 @@ class _Table:
         self._turns.keep(first, end)
         self._first, self._end = first, end
 
-    def _grow(self) -> None:
-        """Sum up the steps that have finished."""
+    def _grow(self, end: int) -> None:
+        """Sum up the steps up to an index."""
         steps = self._records.steps
-        for index in range(self._end, len(steps)):
+        for index in range(self._end, end):
             times, step = dict.fromkeys(self._sums, 0), steps[index]
             head, behind = None, 0
             # The first step of a log has no step before it, so it is told by itself.
@@ -119,4 +122,4 @@ class _Table:
                 column = self._sums[cause]
                 column.append(column[-1] + time)
             self._turns.add(head, behind)
-        self._end = len(steps)
+        self._end = max(self._end, end)

@@ -10,20 +10,20 @@ read(log).waterfall.frame        all spans as a pandas frame
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Literal
 
+from visualizer.indexed.names import unique_names
 from visualizer.reading.frames import import_pandas
 from visualizer.reading.waterfall.causes import CAUSES, LOST, WORK
 from visualizer.reading.waterfall.parts import Part, parts_of
 from visualizer.reading.waterfall.records import Life, Records
-from visualizer.reading.waterfall.spans import Span, spans_of, total_of
+from visualizer.reading.waterfall.spans import Span, spans_of, tiles_of, total_of
 from visualizer.reading.waterfall.stretches import Stretch, stretches_of
 from visualizer.reading.waterfall.sums import Sums
-from visualizer.reading.why.find import unique_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ class RequestTime:
     first_token: int | None
     reason: str | None
     life: Life = field(repr=False)
-    names: dict[int, str] = field(repr=False)  # of all requests
+    names: Mapping[int, str] = field(repr=False)  # of all requests
     sums: Sums = field(repr=False)  # of the log
 
     @cached_property
@@ -145,11 +145,19 @@ class Waterfall:
     def __getitem__(self, request: int) -> RequestTime:
         """Return the time of a request. Raises KeyError if the log does not have it."""
         if request not in self._known:
-            life = self._records.life(request)
-            if life is None:
-                raise KeyError(f"request: {request!r} is not in this log")
-            self._known[request] = time_of(self._sums, life, self.names)
+            self._known[request] = time_of(self._sums, self._life(request), self.names)
         return self._known[request]
+
+    def alone(self, request: int) -> RequestTime:
+        """Return the same; only the steps of this request are read. Of many, `[]` is faster."""
+        life = self._life(request)
+        return time_of(Sums(self._records, tiles_of(self._records, life)), life, self.names)
+
+    def _life(self, request: int) -> Life:
+        life = self._records.life(request)
+        if life is None:
+            raise KeyError(f"request: {request!r} is not in this log")
+        return life
 
     def each(self) -> Iterator[RequestTime]:
         """Yield the time of each request, in any order. A long log has too many to keep them all."""
@@ -196,7 +204,7 @@ class Waterfall:
         return picture(list(self), len(self), str(self))
 
 
-def time_of(sums: Sums, life: Life, names: dict[int, str]) -> RequestTime:
+def time_of(sums: Sums, life: Life, names: Mapping[int, str]) -> RequestTime:
     """Return the time of a request; `names` has its name, and those that its words need."""
     records, first = sums.records, life.first_token
     return RequestTime(

@@ -9,6 +9,7 @@ from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.indexed.known import known_of
+from visualizer.indexed.names import IndexedNames, unique_names
 from visualizer.logs import Select
 from visualizer.reading.why.log_index import LogIndex, WhyError, requests_words
 
@@ -16,7 +17,7 @@ _MOST = 5
 _COMPARED = 20_000  # names: comparing more of them takes long
 
 
-def request_names(log: EventLog | ClusterLog) -> dict[int, str]:
+def request_names(log: EventLog | ClusterLog) -> Mapping[int, str]:
     """Return each request's label, with its id if other requests have the same label; "r7" without one.
 
     Samples have the label of the request that they fork off from. The requests of a cluster have their
@@ -47,17 +48,6 @@ def selected_request(log: EventLog | ClusterLog, select: Select) -> int | None:
         raise ValueError(f"select must be auto, None or a request of the log: {error}") from error
 
 
-def unique_names(labels: Mapping[int, str]) -> dict[int, str]:
-    """Return each request's label, with its id if another one has the same; "r7" without a label."""
-    seen, same = set[str](), set[str]()
-    for label in labels.values():
-        (same if label in seen else seen).add(label)
-    return {
-        request: f"{label} (r{request})" if label and label in same else label or f"r{request}"
-        for request, label in labels.items()
-    }
-
-
 def request_named(names: Mapping[int, str], key: int | str) -> int:
     """Return the id of a request, given its id, its name, "r" and its id, or a part of its name.
 
@@ -67,15 +57,10 @@ def request_named(names: Mapping[int, str], key: int | str) -> int:
     """
     if key in names:
         return int(key)
-    parts = dict[str, int]()  # labels of which the key is a part
-    for request, name in names.items():
-        label = name.removesuffix(f" (r{request})")
-        if key in (name, label, f"r{request}", str(request)):
-            return request
-        if key and str(key) in label:
-            parts.setdefault(label, request)
-    if len(parts) == 1 and not str(key).isdigit():
-        return next(iter(parts.values()))
+    if isinstance(names, IndexedNames) and (found := _named(names.near(str(key)), key)) is not None:
+        return found
+    if (found := _named(names, key)) is not None:
+        return found
     near = [name for name in names.values() if key and str(key) in name][:_MOST]
     if len(names) <= _COMPARED:
         similar = get_close_matches(str(key), list(names.values()), n=_MOST, cutoff=0.5)
@@ -86,3 +71,14 @@ def request_named(names: Mapping[int, str], key: int | str) -> int:
     if near and not str(key).isdigit():
         known = f"similar: {', '.join(near[:_MOST])}"
     raise WhyError(f"request: {key!r} is not in this log; {known}")
+
+
+def _named(names: Mapping[int, str], key: int | str) -> int | None:
+    parts = dict[str, int]()  # labels of which the key is a part
+    for request, name in names.items():
+        label = name.removesuffix(f" (r{request})")
+        if key in (name, label, f"r{request}", str(request)):
+            return request
+        if key and str(key) in label:
+            parts.setdefault(label, request)
+    return next(iter(parts.values())) if len(parts) == 1 and not str(key).isdigit() else None

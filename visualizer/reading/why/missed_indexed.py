@@ -87,18 +87,27 @@ class _Others:
         # arrivals it was, the request, and whether they may share KV.
         self._ends, self._agree, self._index = array("q"), array("i"), array("q")
         self._ids, self._shares = array("q"), bytearray()
-        own = with_hashes(asked, asked.tokens[: asked.prompt_length], self._size)
-        for one in known.each_request("tokens", "hashes", "extra_key"):
+        for one, agree in self._agreements():
             if one.root == asked.id or one.admitted is None or one.finished is None:
                 continue
             if (end := one.finished[3]) >= self.first + admission:
                 continue
-            if agree := common_length(with_hashes(one, one.tokens, self._size), own):
+            if agree:
                 self._ends.append(end)
                 self._agree.append(agree)
                 self._index.append(one.index)
                 self._ids.append(one.id)
                 self._shares.append(one.extra_key == asked.extra_key)
+
+    def _agreements(self) -> Iterator[tuple[Request, int]]:
+        """Yield each request and how many first tokens it has in common with the one asked about."""
+        own = self._asked.tokens[: self._asked.prompt_length]
+        if not self._asked.hashes:
+            yield from self._known.agreements(own)
+            return
+        own_hashed = with_hashes(self._asked, own, self._size)
+        for one in self._known.each_request("tokens", "hashes", "extra_key"):
+            yield one, common_length(with_hashes(one, one.tokens, self._size), own_hashed)
 
     def prompts(self, state: State) -> Prompts:
         """Return the prompts at the moment of a state."""

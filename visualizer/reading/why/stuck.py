@@ -1,9 +1,6 @@
 """List the queue of one step, with the age and the blocker of each request."""
 
 import html
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +10,11 @@ from engine.core.log.log import EventLog
 from engine.simulation.facts import Knowledge
 from visualizer.indexed import facts
 from visualizer.indexed.known import Known, known_of
-from visualizer.indexed.step_facts import TIMES
+from visualizer.indexed.names import unique_names
 from visualizer.reading.durations import duration
 from visualizer.reading.messages import MESSAGES, count, put_off_words, reason_words
 from visualizer.reading.waterfall.causes import FOR_ALL
 from visualizer.reading.waterfall.parts import mark_of
-from visualizer.reading.why.find import unique_names
 from visualizer.reading.why.log_index import WhyError
 
 _WORDS = MESSAGES["stuck"]
@@ -85,54 +81,38 @@ def stuck(log: EventLog, step: int | None = None) -> Stuck:
     Raises WhyError for a step that the log does not have.
     """
     known = known_of(log)
-    steps, found = array("q"), None
-    for part in known.steps:
-        for number, *at in _times(part):
-            if at[0] is not None:
-                steps.append(number)
-                if step in (None, number):
-                    found = at
+    steps = known.scheduled
     if not steps:
         raise WhyError("step: the log has no scheduled step, so there is no queue")
-    if found is None:
-        steps_known = f"its steps are {min(steps)} to {max(steps)}"
+    step = steps.nth(len(steps) - 1)[0] if step is None else step
+    if step not in steps:
+        steps_known = f"its steps are {steps.nth(0)[0]} to {steps.nth(len(steps) - 1)[0]}"
         raise WhyError(f"step: {step} is not in this log; {steps_known}")
-    step = steps[-1] if step is None else step
-    seq, now, end = found
-    queue = _Queue(known, log.state(seq), log[seq - log.next_seq], end if now is None else now)
-    queue.scheduled = steps[: bisect_right(steps, step)]
-    return Stuck(step, queue.requests())
-
-
-def _times(part: facts.Steps) -> Iterator[tuple[Any, ...]]:
-    """Yield the number of each step, that of its step_scheduled, and when that and its end were."""
-    scheduled, end = (part.times[TIMES.index(name)] for name in ("scheduled", "end"))
-    return zip(part.step, part.scheduled, scheduled, end, strict=True)
+    state = log.state(log.next_seq - len(log) + steps[step])
+    return Stuck(step, _Queue(known, state, log[steps[step]], step).requests())
 
 
 class _Queue:
-    """The queue right after `event`, a step_scheduled; `now` is its time.
+    """The queue right after `event`, the step_scheduled of a step; `now` is its time."""
 
-    scheduled  the steps that were scheduled up to then
-    """
-
-    scheduled: Sequence[int]
-
-    def __init__(self, known: Known, state: State, event: v.Event, now: int | None) -> None:
+    def __init__(self, known: Known, state: State, event: v.Event, step: int) -> None:
         assert isinstance(event, v.StepScheduled)
-        self.state, self.event, self.now = state, event, now
+        self.state, self.event, self.step = state, event, step
+        self.scheduled = known.scheduled
+        now, end = self.scheduled.times(step)
+        self.now: Any = end if now is None else now
         self.names = unique_names(known.labels)
-        self.known = {one.id: one for one in known.each_request() if one.id in state.waiting}
+        self.known = {one.id: one for one in known.outlines(state.waiting)}
 
     def requests(self) -> list[Waiting]:
         """Return the waiting requests, in the queue's order."""
         return [self._waiting(request) for request in self.state.waiting]
 
     def _steps(self, request: facts.Request) -> int:
-        last = self.scheduled[-1]
-        preempted = [step for step, *_ in request.preemptions if step <= last]
+        preempted = [step for step, *_ in request.preemptions if step <= self.step]
         since = preempted[-1] if preempted else request.examined
-        return len(self.scheduled) - bisect_left(self.scheduled, since)
+        count = self.scheduled.count_before
+        return count(self.step + 1) - count(since)
 
     def _waiting(self, id_: int) -> Waiting:
         request, blocked = self.state.requests[id_], self.event.blocked
