@@ -43,7 +43,16 @@ from engine.extensions.prefix_keys import keyed
 from engine.extensions.resumption import Begun
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner, VirtualClock
 from engine.simulation.simulate import ReplayEngine, at_us
-from engine.simulation.workload import Abort, Arrival, Clear, Input, Workload
+from engine.simulation.workload import (
+    Abort,
+    Adopt,
+    Arrival,
+    Clear,
+    End,
+    Input,
+    Restore,
+    Workload,
+)
 
 _NEWS, _TOKENS, _MOVE, _FAULT, _INPUT, _STEP = range(6)
 
@@ -76,9 +85,9 @@ def simulate_cluster(
     parts     passed on to every `Engine`, as copies: policy, pool, tree, eviction, drafter
 
     The inputs must come at times, in order. Requests are numbered from 1, one number per sample. A
-    prefix that is held or adopted is the first replica's. Raises
-    RequestError for a request that these settings could never serve, RouterError for a mistake of a
-    router of your own, and NoReplicaError if a request finds no replica alive that decodes.
+    prefix that is adopted is in the cache of every replica, and one that is held is the first one's.
+    Raises RequestError for a request that these settings could never serve, RouterError for a mistake
+    of a router of your own, and NoReplicaError if a request finds no replica alive that decodes.
     """
     if not isinstance(replicas, int) or replicas < 1:
         raise ValueError(f"replicas must be a whole number of at least 1, got {replicas!r}")
@@ -219,6 +228,7 @@ class _Cluster:
         self._now = 0
         self._returns = 0  # replicas that will join again
         self._parked: list[int] = []  # requests that wait for one of them
+        self._is_over = False  # no further step begins
 
     def join(self, replica: _Replica) -> None:
         """Add a replica. Its first event, run_started or a keyframe, is known at once."""
@@ -283,6 +293,12 @@ class _Cluster:
                 self.log.append(Controlled("clear_cache", None, {"at": self._now}))
                 for replica in self._replicas.values():
                     self._send(replica, one)
+            case Adopt() | Restore():
+                for replica in self._replicas.values():
+                    self._send(replica, one)
+            case End():
+                self._is_over = True
+                return
             case _:  # what the first replica holds
                 self._send(next(iter(self._replicas.values())), one)
         self._plan_next_input(inputs)
@@ -394,7 +410,7 @@ class _Cluster:
     # Replicas
 
     def _step(self, replica: _Replica) -> None:
-        if replica.is_dead:
+        if replica.is_dead or self._is_over:
             return
         replica.is_awake = False
         engine, clock = replica.engine, replica.clock

@@ -67,12 +67,14 @@ class Latencies:
     """The latencies of a log's requests and samples in ms, while the log is read.
 
     at      maps the log's instants, in us, to those that count, for example to predicted ones
+    since   what arrived before this instant, in us, counts as if it arrived then; None: it is unknown
+            when the requests of a keyframe arrived
     paused  the time in which the engine was paused
     """
 
-    def __init__(self, at: Callable[[float], float] = float) -> None:
+    def __init__(self, at: Callable[[float], float] = float, since: int | None = None) -> None:
         self.paused = PausedTime()
-        self._at = at
+        self._at, self._since = at, since
         self._arrived: dict[int, int | None] = {}  # None if the log does not say
         self._last: dict[int, int] = {}  # request -> the time of its last token
 
@@ -80,8 +82,14 @@ class Latencies:
         """Add the next event."""
         self.paused.note(event)
         match event:
+            case v.Keyframe() if self._since is not None:
+                self._arrived |= dict.fromkeys(
+                    (one.id for one in event.state.requests), self._since
+                )
             case v.RequestArrived():
-                self._arrived[event.request] = event.t.get("at")
+                arrived, since = event.t.get("at"), self._since
+                is_earlier = arrived is not None and since is not None and arrived < since
+                self._arrived[event.request] = since if is_earlier else arrived
             case v.Forked():
                 self._arrived[event.request] = self._arrived.get(event.parent)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.latencies import Latencies
-from engine.simulation.log_part import started_of
+from engine.simulation.log_part import Window, started_of
 from engine.simulation.quantile import quantile
 
 US_PER_S = 1_000_000
@@ -91,61 +91,122 @@ def samples(
     *,
     without: Collection[int] = (),
     cut: Collection[int] = (),
+    window: Window | None = None,
 ) -> Samples:
     """Return the times and counts of a run.
 
     at       maps the log's instants, in us, to those that count
     without  requests whose times do not count, because they arrived before the recording
     cut      requests whose ends do not count, because they came after the recording
+    window   of a part of a run, or its replay: requests count from its beginning on, and until its end
     """
-    latencies, found = Latencies(at), Samples()
-    first: dict[int, float] = {}  # request -> TTFT
-    last: dict[int, tuple[float, int]] = {}  # request -> e2e so far, and tokens
-    waits, begun = set[int](), list[int]()  # requests
+    collector = _Collector(at, without, cut, window)
     for event in log:
-        latencies.note(event)
+        collector.add(event)
+    return collector.end()
+
+
+class _Collector:
+    """Collects the samples of a log, event by event; see `samples`."""
+
+    def __init__(
+        self,
+        at: Callable[[float], float],
+        without: Collection[int],
+        cut: Collection[int],
+        window: Window | None,
+    ) -> None:
+        self._at, self._without, self._cut, self._window = at, without, cut, window
+        self._latencies = Latencies(at, None if window is None else window.begin_us)
+        self._found = Samples()
+        self._first: dict[int, float] = {}  # request -> TTFT
+        self._last: dict[int, tuple[float, int]] = {}  # request -> e2e so far, and tokens
+        self._live: dict[int, None] = {}  # requests
+        self._waits, self._begun = set[int](), list[int]()  # requests
+        self._sizes: list[tuple[int, int]] = []  # rows and tokens of each step
+
+    def add(self, event: v.Event) -> None:
+        """Add the next event."""
+        self._latencies.note(event)
         match event:
-            case v.RequestArrived() if event.request not in without:
-                waits.add(event.request)
+            case v.Keyframe() if self._window is not None:
+                self._arrived(one.id for one in event.state.requests)
+            case v.RequestArrived():
+                self._arrived([event.request])
+            case v.Forked() if event.parent in self._live:
+                self._live[event.request] = None
             case v.Preempted():
-                found.preemptions += 1
+                self._found.preemptions += 1
             case v.StepScheduled() if event.rows:
-                found.steps += 1
-                found.most_rows = max(found.most_rows, len(event.rows))
-                tokens = sum(row.count for row in event.rows)
-                found.most_tokens = max(found.most_tokens, tokens)
-                begun = [row.request for row in event.rows if row.request in waits]
-                waits.difference_update(begun)
+                self._sizes.append((len(event.rows), sum(row.count for row in event.rows)))
+                self._begun = [row.request for row in event.rows if row.request in self._waits]
+                self._waits.difference_update(self._begun)
             case v.StepFinished() if event.t:
-                start, now = event.t["start"], event.t["end"]
-                found.begin_us = at(start) if found.begin_us is None else found.begin_us
-                found.end_us = at(now)
-                queued = [latencies.since_arrival(one, start) for one in begun]
-                found.queue.extend(max(0.0, one) for one in queued if one is not None)
-                begun = []
-                for row in event.tokens:
-                    found.output += len(row.ids)
-                    gaps = latencies.gaps(row, now)
-                    if row.request in without:
-                        continue
-                    found.itl.extend(one for one in gaps if one is not None)
-                    whole = latencies.e2e(row.request, now)
-                    since_arrival = latencies.since_arrival(row.request, now)
-                    if whole is not None and since_arrival is not None:
-                        first.setdefault(row.request, since_arrival)
-                        tokens = last.get(row.request, (0.0, 0))[1] + len(row.ids)
-                        last[row.request] = whole, tokens
-            case v.RequestFinished() if (
-                event.reason in ("stop", "length") and event.request not in cut
-            ):
-                found.ended += 1
-                if event.request in last:
-                    whole, tokens = last[event.request]
-                    found.e2e.append(whole)
-                    if tokens > 1:
-                        found.tpot.append((whole - first[event.request]) / (tokens - 1))
-    found.ttft.extend(first.values())
-    return found
+                self._step_finished(event, event.t["start"], event.t["end"])
+            case v.RequestFinished():
+                self._live.pop(event.request, None)
+                if event.reason in ("stop", "length") and event.request not in self._cut:
+                    self._found.ended += 1
+                    if event.request in self._last:
+                        self._found.e2e.append(self._last[event.request][0])
+                        self._add_tpot(event.request)
+
+    def end(self) -> Samples:
+        """Return the samples."""
+        found, window = self._found, self._window
+        found.steps = len(self._sizes)
+        found.most_rows = max((rows for rows, _ in self._sizes), default=0)
+        found.most_tokens = max((tokens for _, tokens in self._sizes), default=0)
+        if window is not None:
+            self._add_unended(window.end_us)
+        answered = window.answered if window else ()
+        found.ttft.extend(ttft for one, ttft in self._first.items() if one not in answered)
+        return found
+
+    def _arrived(self, requests: Iterable[int]) -> None:
+        arrived = [one for one in requests if one not in self._without]
+        computed = self._window.computed if self._window else ()
+        self._live |= dict.fromkeys(arrived)
+        self._waits.update(one for one in arrived if one not in computed)
+
+    def _step_finished(self, event: v.StepFinished, start: int, now: int) -> None:
+        found, latencies = self._found, self._latencies
+        if self._window is not None and now <= self._window.begin_us:
+            self._sizes.clear()  # it restored requests
+        found.begin_us = self._at(start) if found.begin_us is None else found.begin_us
+        found.end_us = self._at(now)
+        queued = [latencies.since_arrival(one, start) for one in self._begun]
+        found.queue.extend(max(0.0, one) for one in queued if one is not None)
+        self._begun = []
+        for row in event.tokens:
+            found.output += len(row.ids)
+            gaps = latencies.gaps(row, now)
+            if row.request in self._without:
+                continue
+            found.itl.extend(one for one in gaps if one is not None)
+            whole = latencies.e2e(row.request, now)
+            since_arrival = latencies.since_arrival(row.request, now)
+            if whole is not None and since_arrival is not None:
+                self._first.setdefault(row.request, since_arrival)
+                tokens = self._last.get(row.request, (0.0, 0))[1] + len(row.ids)
+                self._last[row.request] = whole, tokens
+
+    def _add_tpot(self, request: int) -> None:
+        whole, tokens = self._last.get(request, (0.0, 0))
+        if tokens > 1:
+            self._found.tpot.append((whole - self._first[request]) / (tokens - 1))
+
+    def _add_unended(self, end_us: int) -> None:
+        """Count until the end of the window what had not ended then."""
+        found = self._found
+        found.end_us = max(found.end_us, self._at(end_us))
+        for request in self._live:
+            self._add_tpot(request)
+            waited = self._latencies.since_arrival(request, end_us) or 0.0
+            if waited > 0:
+                self._first.setdefault(request, waited)
+                found.e2e.append(self._latencies.e2e(request, end_us) or 0.0)
+                found.queue.extend([waited] * (request in self._waits))
 
 
 def measures(
@@ -154,13 +215,18 @@ def measures(
     *,
     without: Collection[int] = (),
     cut: Collection[int] = (),
+    window: Window | None = None,
 ) -> list[Measure]:
-    """Return the measures of a run; a value is None if no request has it. See `samples`."""
-    found = samples(log, at, without=without, cut=cut)
+    """Return the measures of a run; a value is None if no request has it. See `samples`.
+
+    The hit rate is without the requests that arrived before a window.
+    """
+    found = samples(log, at, without=without, cut=cut, window=window)
+    earlier = {*without, *(window.earlier if window else ())}
     prompts = {
         one.request: len(one.prompt)
         for one in log.each(v.RequestArrived)
-        if one.request not in without
+        if one.request not in earlier
     }
     admitted: dict[int, int] = {}  # request -> tokens found in the cache when it was first admitted
     for event in log.each(v.Admitted):

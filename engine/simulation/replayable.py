@@ -32,7 +32,8 @@ def replayable(log: EventLog) -> EventLog:
     """Return a log with the same inputs in which every token id is known; `log` itself if they are.
 
     Each output ends as it did, after as many tokens. A request that had not ended when the recording
-    stopped ends there. Raises ValueError for a log that knows neither arrivals nor what steps computed.
+    stopped ends there; after a part of a run, it goes on for as many tokens as are known. Raises
+    ValueError for a log that knows neither arrivals nor what steps computed.
     """
     started = started_of(log)
     if started is None:
@@ -126,6 +127,8 @@ class _Inventor:
             self._prompts |= {one.id: len(one.tokens) for one in first.state.requests}
         for fork in log.of(v.Forked):
             self._prompts[fork.request] = self._prompts[fork.parent]
+        for request, tokens in log.later.items() if isinstance(log, LogPart) else ():
+            self._outputs[request] += tokens
         self._end = _END if self._invents else _end_of(log, self._ends)
         self._size = int(started.settings["block_size"])
         self._shared = Sharing(self._size)

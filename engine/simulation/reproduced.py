@@ -1,5 +1,6 @@
 """How many steps of a log a replay with unchanged settings decides alike."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.facts import knowledge
-from engine.simulation.log_part import started_of
+from engine.simulation.log_part import LogPart, started_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ def reproduced(log: EventLog, replay: EventLog) -> Reproduced:
     started = started_of(log)
     source = started.source if started is not None else {}
     with_hits = knowledge(source, "cached_tokens") != "unknown"  # a first row shows the hit, too
-    recorded, again = _decided(log, with_hits), _decided(replay, with_hits)
+    events = _after_restoring(replay) if isinstance(log, LogPart) else replay
+    recorded, again = _decided(log, with_hits), _decided(events, with_hits)
     pairs = zip_longest(recorded, again)
     differing = [at for at, (one, two) in enumerate(pairs) if (one and one[1]) != (two and two[1])]
     first = next(iter(differing), None)
@@ -46,7 +48,16 @@ def reproduced(log: EventLog, replay: EventLog) -> Reproduced:
     return Reproduced(equal, len(recorded), where)
 
 
-def _decided(log: EventLog, with_hits: bool) -> list[tuple[int, list[Any]]]:
+def _after_restoring(replay: EventLog) -> Iterable[v.Event]:
+    """Return the events of a part's replay without the step, if any, that restored its requests."""
+    events = list(replay)
+    at, done = next(
+        ((at, one.t) for at, one in enumerate(events) if isinstance(one, v.StepFinished)), (0, {})
+    )
+    return events[at:] if done and done["start"] == done["end"] else events
+
+
+def _decided(log: Iterable[v.Event], with_hits: bool) -> list[tuple[int, list[Any]]]:
     """Return the number of each step that computes something, with its decisions."""
     steps, decided, step = list[tuple[int, list[Any]]](), list[Any](), 0
     for event in log:

@@ -33,6 +33,7 @@ from engine.simulation.choice import CUT, Choice, ChoiceError, Settings
 from engine.simulation.choosing_scheduler import choosing
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.fit import fit
+from engine.simulation.log_part import started_of
 from engine.simulation.replayable import replayable, replayed_steps
 from engine.simulation.simulate import ReplayEngine, play
 from engine.simulation.unknown_tokens import with_unknown_tokens
@@ -238,8 +239,8 @@ class _RerunEngine(ReplayEngine):
 
 def recorded_cost(log: EventLog) -> Cost | None:
     """Return the prices of the simulated machine that a log was made on, or None for any other."""
-    started = log[0] if len(log) else None
-    if not isinstance(started, v.RunStarted) or started.model.get("name") != "cost runner":
+    started = started_of(log)
+    if started is None or started.model.get("name") != "cost runner":
         return None
     others = ("name", "parameters", "kv_groups")
     prices = {name: value for name, value in started.model.items() if name not in others}

@@ -19,6 +19,7 @@ from engine.extensions.grouped_cache import GroupedCache
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.pipelined_loop import PipelinedLoop
 from engine.simulation.recorded_drafts import RecordedDrafts
+from engine.simulation.restoring import restore
 from engine.simulation.vllm_drafts import follow_vllm
 from engine.simulation.workload import (
     Abort,
@@ -26,9 +27,11 @@ from engine.simulation.workload import (
     Answer,
     Arrival,
     Clear,
+    End,
     Hold,
     Input,
     Release,
+    Restore,
     Workload,
 )
 
@@ -68,7 +71,7 @@ def play(
     apply: Callable[[_Input], object],
     skip_to: Callable[[int], None],
 ) -> None:
-    """Apply each input when it is due, and step until all work is done.
+    """Apply each input when it is due, and step until all work is done, or until the workload's `End`.
 
     skip_to  moves the engine's clock forward to a time: idle time is skipped, and no step runs in it
     """
@@ -81,7 +84,11 @@ def play(
             else:
                 skipped_steps = max(skipped_steps, first.step - engine.step_count - 1)
         while pending and _is_due(pending[0], engine.step_count + 1 + skipped_steps, engine):
+            if isinstance(pending[0], End):
+                return
+            done = engine.step_count
             apply(pending.popleft())
+            skipped_steps -= engine.step_count - done  # one that restored requests does not count
         engine.step()
 
 
@@ -121,7 +128,7 @@ class ReplayEngine(Engine):
         if runner.batches_in_flight > 1:
             self.loop = PipelinedLoop(self.loop, runner.batches_in_flight)
         self.loop.new_output = self._new_output
-        self._outputs = runner.outputs
+        self._runner, self._outputs = runner, runner.outputs
         self.held: dict[int, int] = {}  # a hold's number in the log -> in this engine
 
     def apply(self, one: Input) -> None:
@@ -139,6 +146,8 @@ class ReplayEngine(Engine):
                 self.holds.release(self.held[one.hold])
             case Adopt():
                 self.kv_transfer.adopt(one.tokens, b"", source=one.source)
+            case Restore():
+                restore(self, self._runner, one.computed)
 
     def apply_arrival(self, one: Arrival, submitted_at: int | None) -> Request:
         """Submit a request with its answers. Raises RequestError if it can never be served."""

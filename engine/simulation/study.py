@@ -22,7 +22,7 @@ from engine.core.config import ConfigError
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.fit import HeldBack, fit, held_back
-from engine.simulation.log_part import outer_requests, started_of
+from engine.simulation.log_part import LogPart, started_of, unended_requests
 from engine.simulation.measures import Measure, measures
 from engine.simulation.recorded_drafts import LOOKAHEAD, NUM_DRAFTS, SLOTS, Drafting, drafting_of
 from engine.simulation.replayable import has_unknown
@@ -163,8 +163,9 @@ def study(
 def _rows(
     log: EventLog, replayed: EventLog, changed: list[EventLog], error: HeldBack | None
 ) -> list[Row]:
-    before, after = outer_requests(log)
-    measured = partial(measures, without=before, cut=after)
+    window = log.window if isinstance(log, LogPart) else None
+    cut = set() if window else unended_requests(log)
+    measured = partial(measures, cut=cut, window=window)
     recorded = measured(log)
     predicted = measured(log, error.predicted_at) if error else [None] * len(recorded)
     runs = [measured(run) for run in changed]
@@ -211,9 +212,9 @@ def _notes(log: EventLog, pinned: str) -> list[str]:
     ]
     if isinstance(first := log[0], v.Keyframe):
         notes.append(
-            f"This is a part of the run, from step {first.state.step + 1:,} on. Its "
-            f"{_count(len(first.state.requests), 'request')} from before are replayed from there, with "
-            "the prefixes that were cached, but are not in the latencies and the hit rate."
+            f"This is a part of the run, from step {first.state.step + 1:,} on. It begins with the "
+            f"cache and {_count(len(first.state.requests), 'request')} from before, which count from "
+            "there on, but not in the hit rate. What had not ended at its end counts until then."
         )
     if has_unknown(log):
         notes.append(

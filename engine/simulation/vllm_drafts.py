@@ -174,6 +174,12 @@ class _GroupedVllmDrafts(_VllmDrafts, GroupedScheduler):
         return self.cache.blocks_to_admit(request, len(match.blocks), tokens, tokens)
 
 
+def note_decoding(scheduler: Scheduler, request: Request) -> None:
+    """Note that a request which has just been restored has had a token since it was admitted."""
+    if isinstance(scheduler, _VllmDrafts):
+        scheduler._decoding.add(request.id)
+
+
 def _append(plan: Plan, drafts: list[int]) -> None:
     """Append drafts to the latest row of a plan."""
     row = plan.rows[-1]

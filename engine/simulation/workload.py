@@ -9,7 +9,7 @@ by decision; with times, the machine's speed decides which step a request arrive
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from engine.extensions.kv_transfer import ADOPTING
 from engine.extensions.prefix_keys import keyed
 from engine.extensions.resumption import Begun
 from engine.simulation.cost_runner import US_PER_MS
-from engine.simulation.log_part import started_of
+from engine.simulation.log_part import LogPart, started_of
 from engine.simulation.recorded_drafts import Drafting, drafting_of
 from engine.simulation.unknown_tokens import UNKNOWN
 
@@ -124,6 +124,18 @@ class Adopt(Input):
 
 
 @dataclass(slots=True)
+class Restore(Input):
+    """The requests with these ids run, each with so many computed tokens; see `restoring.py`."""
+
+    computed: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class End(Input):
+    """The run ends here, whatever is left to do: a part of a longer run is over."""
+
+
+@dataclass(slots=True)
 class Workload:
     """Inputs in order.
 
@@ -156,6 +168,10 @@ class Workload:
                 "the log has no token ids, so it cannot be replayed: record it with --trace-text on"
             )
         inputs = list(_inputs(log))
+        if isinstance(log, LogPart):
+            last = max((one.step for one in log.each(v.StepFinished)), default=0)
+            window = log.window
+            inputs.append(End(last + 1, window.end_us / US_PER_MS if window else 0.0))
         has_times = all("at" in event.t for event in log.of(v.RequestArrived))
         if pinned == "time" and not has_times:
             raise ValueError("the log has no times, so its arrivals cannot be pinned to them")
@@ -292,7 +308,7 @@ def _inputs(log: EventLog) -> Iterable[Input]:
     """Yield the inputs in order, each with the step that it came before."""
     answers = answers_of(log)
     step, now = 0, 0.0
-    clearing = is_part = False
+    clearing, is_part = False, isinstance(log, LogPart)
     state, own_holds = State(), set[int]()  # holds of the engine itself, while it adopts a prefix
     has_prefixes = any(isinstance(event, v.PrefixHeld | v.PrefixAdopted) for event in log)
     for event in log:
@@ -300,7 +316,7 @@ def _inputs(log: EventLog) -> Iterable[Input]:
             state.apply(event)
         match event:
             case v.Keyframe():
-                is_part, step = True, event.state.step
+                step = event.state.step
                 finished = next(log.each(v.StepFinished), None)
                 now = finished.t.get("start", 0) / US_PER_MS if finished else 0.0
                 yield from _earlier(event, answers, step + 1, now)
@@ -340,11 +356,10 @@ def _earlier(
     """Yield the inputs that lead to the state in which a part of a run begins.
 
     First come the cached prefixes, from the one used longest ago to the latest, adopted as if another
-    replica had computed them, and then the requests. Those that were running find nearly all of their
-    tokens in the cache, and are admitted again by the first step.
+    replica had computed them, then the requests that were running, which are restored, and then those
+    that waited.
 
-    Differs from the recorded state: of a block that is cached twice, one copy is there; and without a
-    prefix cache, the first steps compute the running requests again.
+    Differs from the recorded state: of a block that is cached twice, one copy is there.
     """
     state = State()
     state.apply(keyframe)
@@ -359,7 +374,19 @@ def _earlier(
     for hold in state.holds.values():
         held = keyed(state.prefix_tokens(hold.last_node), tuple(state.prefix_key(hold.last_node)))
         yield Hold(step, at_ms, hold=hold.id, tokens=held, label=hold.label)
-    live = [state.requests[one] for one in (*state.running, *state.waiting)]
+    running, waiting = (
+        [state.requests[one] for one in ids] for ids in (state.running, state.waiting)
+    )
+    yield from _arrived(running, answers, step, at_ms)
+    computed = {one.id: min(one.num_computed_tokens, len(one.tokens) - 1) for one in running}
+    yield Restore(step, at_ms, computed)
+    yield from _arrived(waiting, answers, step, at_ms)
+
+
+def _arrived(
+    live: Sequence[v.RequestState], answers: dict[int, Answer], step: int, at_ms: float
+) -> Iterable[Input]:
+    """Yield the arrivals of requests that are already there, so that the queue has them in order."""
     # A request with output joins the front of the queue, so the first of them has to come last.
     begun = [one for one in live if len(one.tokens) > one.prompt_length]
     for one in (*(one for one in live if one not in begun), *reversed(begun)):

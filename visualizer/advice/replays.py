@@ -18,7 +18,7 @@ from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.core.scheduling.admission import RequestError
 from engine.simulation.cost_runner import Cost, CostRunner
-from engine.simulation.log_part import LogPart, outer_requests, started_of
+from engine.simulation.log_part import LogPart, started_of, unended_requests
 from engine.simulation.measures import Samples, samples
 from engine.simulation.replayable import replayable
 from engine.simulation.rerun import recorded_cost
@@ -42,8 +42,8 @@ class Replays(ABC):
     recorded  the log's own samples
     replicas  how many engines there were
     router    how one was chosen; "" for a single engine
-    without   the log's requests whose times do not count: those that arrived before the log began, or
-              while the engine was cold, and those that had not ended when it did
+    without   the log's requests whose times do not count: those that arrived while the engine was cold,
+              and those that had not ended when the log did, unless it is a part of a longer one
     """
 
     logs: list[EventLog]
@@ -120,41 +120,43 @@ class EngineReplays(Replays):
             raise ValueError(
                 "the log does not begin with run_started: its first arrivals are missing"
             )
-        inputs = replayable(log)
         self.logs, self.started, self.times = [log], started, StepTimes(log)
         super().__init__(on_replay)
         check_parts(started, self.config, {}, {})
-        self._workload = Workload.from_log(inputs, "time")
-        own = recorded_cost(log) if inputs is log else None
-        again = own and samples(simulate(self._workload, self.config, cost=own))
-        self.exact = own if again == samples(log) else None
+        self._workload = Workload.from_log(replayable(log), "time")
+        self._window = log.window if isinstance(log, LogPart) else None
+        if own := None if started.source else recorded_cost(log):
+            again = samples(simulate(self._workload, self.config, cost=own), window=self._window)
+            self.exact = own if again == samples(log, window=self._window) else None
+        earlier = self._window.earlier if self._window else ()
         for one in self._workload.inputs:
-            if isinstance(one, Arrival) and self.exact is None:
+            if isinstance(one, Arrival) and self.exact is None and one.request not in earlier:
                 one.way_ms = self.times.arrival_ms
         arrived = sorted(log.each(v.RequestArrived), key=lambda one: one.t.get("at", 0))
-        before, after = outer_requests(log)
-        self._own = before | after | _cold(arrived, 0 if self.exact else self.times.cold_until[0])
+        self._own = _cold(arrived, 0 if self.exact else self.times.cold_until[0])
         self._without = self._own
-        if not isinstance(log, LogPart):  # its replays number requests in order of arrival
+        if self._window is None:  # its replays number requests in order of arrival
+            self._own |= unended_requests(log)
             firsts = accumulate((one.n for one in arrived), initial=1)
             numbers = {one.request: at for one, at in zip(arrived, firsts, strict=False)}
             self._without = {numbers[one] for one in self._own if one in numbers}
-        self.recorded = samples(log, without=self._own)
+        self.recorded = samples(log, without=self._own, window=self._window)
 
     def scheduled(self, held: HeldBackTimes) -> Samples:
         """See `Replays`."""
-        return samples(self.logs[0], held.steps.predicted_at, without=self._own)
+        at = held.steps.predicted_at
+        return samples(self.logs[0], at, without=self._own, window=self._window)
 
     def _replayed(self, changes: dict[str, Any], machine: Callable[[int], CostRunner]) -> Samples:
         replicas = changes.pop("replicas", 1)
         config = changed_config(self.started, changes)
         if replicas == 1:
             replay = simulate(self._workload, config, cost=machine(0))
-            return samples(replay, without=self._without)
+            return samples(replay, without=self._without, window=self._window)
         cluster = simulate_cluster(
             self._workload, config, cost=machine, replicas=replicas, lag_ms=LAG_MS
         )
-        return cluster_samples(routed_parts(cluster), self._without)
+        return cluster_samples(routed_parts(cluster), self._without, window=self._window)
 
 
 class ClusterReplays(Replays):

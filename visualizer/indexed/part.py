@@ -2,13 +2,16 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import accumulate
+from statistics import fmean
 
 from engine.cluster.cluster_log import ClusterLog, ClusterState
 from engine.cluster.events import AnyClusterEvent, Routed
 from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
-from engine.simulation.log_part import LogPart
+from engine.simulation.log_part import LogPart, unended_requests
 from visualizer.indexed.indexed_log import IndexedLog
+from visualizer.indexed.known import known_of
 
 MOST = 30_000  # events of a log that are replayed at once; a replay takes some seconds then
 MOST_OF_CLUSTER = 45_000  # a third of them comes before the requests that are measured
@@ -28,7 +31,31 @@ def replayed_part(log: EventLog, first: int | None = None, last: int | None = No
         raise LogError(
             f"the log has no steps from {first or 1} to {'its end' if last is None else last}"
         )
-    return LogPart.cut(log, begin, end)
+    part = LogPart.cut(log, begin, end)
+    part.later = _later(log, part)
+    return part
+
+
+def _later(log: EventLog, part: EventLog) -> dict[int, int]:
+    """Return how many tokens the requests that had not ended at the end of a part got after it.
+
+    If one had not ended at the end of the log, either, its answer is taken to be as long as the others.
+    """
+    live, later = unended_requests(part), dict[int, int]()
+    last = max((one.step for one in part.each(v.StepFinished)), default=0)
+    lengths, unended = list[int](), list[tuple[int, int, int]]()  # request, tokens, limit
+    for one in known_of(log).each_request("token_steps"):
+        steps = list(accumulate(one.token_steps))
+        if one.id in live:
+            later[one.id] = sum(step > last for step in steps)
+        if one.finished is None:
+            unended.append((one.id, len(steps), one.max_tokens))
+        elif one.finished[1] in ("stop", "length"):
+            lengths.append(len(steps))
+    usual = round(fmean(lengths)) if lengths else 0
+    for request, tokens, limit in unended:
+        later[request] = later.get(request, 0) + max(0, min(usual, limit) - tokens)
+    return later
 
 
 def replayed_cluster(log: ClusterLog, events: Iterable[AnyClusterEvent]) -> tuple[ClusterLog, int]:

@@ -6,8 +6,7 @@ import pytest
 from engine import ConfigError, Cost, EngineConfig, EventLog, Workload, simulate, study, what_if
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import simulated_facts
-from engine.simulation.log_part import LogPart
-from engine.simulation.measures import measures
+from engine.simulation.measures import measures, samples
 from engine.simulation.reproduced import reproduced
 from engine.simulation.unknown_tokens import with_unknown_tokens
 from engine.simulation.workload import lognormal, poisson, uniform
@@ -15,6 +14,7 @@ from tests.engine.drafters import drafted
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
 from tests.recorders.scenarios import RECORDINGS
+from visualizer.indexed.part import replayed_part
 from visualizer.reading.without_text import without_text
 from visualizer.sources import read_source
 
@@ -70,13 +70,13 @@ def test_without_tokens_every_decision_is_reproduced(soak: bool) -> None:
 
 @pytest.mark.parametrize("log", [vllm_log(), stripped(vllm_log())], ids=["tokens", "blind"])
 def test_a_part_of_a_run_goes_on_as_the_run_did(log: EventLog) -> None:
-    """Its first step admits the running requests again, and with enough budget only that one."""
-    starts = [at for at, event in enumerate(log) if isinstance(event, v.StepStarted)]
-    for begin in (starts[50], starts[100]):
-        part = LogPart.cut(log, begin, len(log))
-        assert part[0].state.running
-        found = reproduced(part, what_if(part, cost=COST))
-        assert (found.equal, found.first) == (found.steps - 1, part[0].state.step + 1)
+    """Its requests wait as long in its replay as they did in its steps."""
+    for first in (51, 101):
+        part = replayed_part(log, first, first + 60)
+        assert part[0].state.running and part[0].state.waiting
+        again, pinned = what_if(part, cost=COST, pinned="time"), what_if(part, cost=COST)
+        assert reproduced(part, pinned).first is None
+        assert samples(again, window=part.window) == samples(part, window=part.window)
 
 
 @pytest.mark.parametrize("tokens", [320, 640, 64_000])
