@@ -5,8 +5,8 @@ squares would be wrong for three reasons:
 
 1. A step does not end with its forward pass. Tokens are appended, blocks are inserted into the tree,
    requests are submitted, and only then does the next step start. So a step's time lasts until the
-   start of the next one. If the engine was idle or paused in between, the usual gap between two steps
-   counts instead.
+   start of the next one, even if the machine did something else for long. If the engine was idle or
+   paused in between, the usual gap between two steps counts instead.
 2. Interruptions strike per millisecond, not per step, so the variance of a step's time is
    proportional to its duration. With such weights, short decode steps count as they should, and the
    fitted steps take exactly as long in total as the measured ones (a Poisson regression, solved by
@@ -28,7 +28,18 @@ from operator import mul
 from statistics import fmean, median
 
 from engine.core.log.log import EventLog
-from engine.core.log.vocabulary import StepFinished, StepScheduled, StepStarted
+from engine.core.log.vocabulary import (
+    EnginePaused,
+    EngineResumed,
+    EventsMissing,
+    Forked,
+    Keyframe,
+    RequestArrived,
+    RequestFinished,
+    StepFinished,
+    StepScheduled,
+    StepStarted,
+)
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
 from engine.simulation.least_squares import non_negative_least_squares
 from engine.simulation.log_part import started_of
@@ -233,11 +244,12 @@ def steps_of(*logs: EventLog) -> Steps:
 
 def _add_steps(log: EventLog, steps: Steps) -> None:
     plans, work, starts, ends = list[StepScheduled](), list[Work](), list[int](), list[int]()
-    is_async = _is_async(log)
+    is_async, idle, is_busy = _is_async(log), _after_idle(log), list[bool]()
     for plan, finished in finished_steps(log):
         if plan is not None and "end" in finished.t:
             plans.append(plan)
             work.append(Work.of(plan.rows))
+            is_busy.append(finished.step not in idle)
             steps.masked.append(any(row.allowed for row in finished.tokens))
             # An asynchronous step overlaps with others; its forward pass does not. Where the log does
             # not say when it was launched, it was after the one before had ended.
@@ -247,17 +259,40 @@ def _add_steps(log: EventLog, steps: Steps) -> None:
             ends.append(finished.t.get("ready", finished.t["end"]))
     inside = [(end - start) / US_PER_MS for start, end in zip(starts, ends, strict=True)]
     between = [(start - end) / US_PER_MS for start, end in zip(starts[1:], ends, strict=False)]
-    is_busy = [gap <= own for gap, own in zip(between, inside, strict=False)]  # else it was idle
-    for step, busy in enumerate(is_busy, start=1):
-        if not busy:
+    for step, gap in enumerate(between, start=1):
+        if gap > inside[step - 1] and not is_busy[step]:
             work[step] = work[step]._replace(woken=1)
-    busy_gaps = [gap for gap, busy in zip(between, is_busy, strict=True) if busy]
+    busy_gaps = [gap for gap, busy in zip(between, is_busy[1:], strict=True) if busy]
     usual = median(busy_gaps) if busy_gaps else 0.0
-    gaps = [gap if busy else usual for gap, busy in zip(between, is_busy, strict=True)] + [usual]
+    gaps = [gap if busy else usual for gap, busy in zip(between, is_busy[1:], strict=True)] + [usual]
     steps.plans.extend(plans)
     steps.work.extend(work)
     steps.times.extend(own + gap for own, gap in zip(inside, gaps, strict=False))
     steps.starts.extend(map(float, starts))
+
+
+def _after_idle(log: EventLog) -> set[int]:
+    """Return the steps before which the engine had no request, or was paused, or events are missing."""
+    live, idle, is_idle, step = set[int](), set[int](), False, 0
+    for event in log:
+        match event:
+            case Keyframe():
+                live = {one.id for one in event.state.requests}
+            case RequestArrived():
+                is_idle |= not live
+                live.add(event.request)
+            case Forked():
+                live.add(event.request)
+            case RequestFinished():
+                live.discard(event.request)
+            case EnginePaused() | EngineResumed() | EventsMissing():
+                is_idle = True
+            case StepStarted():
+                step = event.step
+            case StepScheduled() if event.rows and is_idle:
+                idle.add(step)
+                is_idle = False
+    return idle
 
 
 def _is_async(log: EventLog) -> bool:
