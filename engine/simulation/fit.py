@@ -264,10 +264,10 @@ def _add_steps(log: EventLog, steps: Steps) -> None:
             work[step] = work[step]._replace(woken=1)
     busy_gaps = [gap for gap, busy in zip(between, is_busy[1:], strict=True) if busy]
     usual = median(busy_gaps) if busy_gaps else 0.0
-    gaps = [gap if busy else usual for gap, busy in zip(between, is_busy[1:], strict=True)] + [usual]
+    gaps = [gap if busy else usual for gap, busy in zip(between, is_busy[1:], strict=True)]
     steps.plans.extend(plans)
     steps.work.extend(work)
-    steps.times.extend(own + gap for own, gap in zip(inside, gaps, strict=False))
+    steps.times.extend(own + gap for own, gap in zip(inside, [*gaps, usual], strict=False))
     steps.starts.extend(map(float, starts))
 
 

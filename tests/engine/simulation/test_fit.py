@@ -68,14 +68,12 @@ def test_one_step_that_was_interrupted_spoils_nothing(step: int) -> None:
 
 def test_time_between_steps_belongs_to_the_step_before() -> None:
     log = mixed_log()
-    steps = len(log.of(v.StepFinished))
-    for step in range(1, steps):
+    for step in range(1, len(log.of(v.StepFinished))):
         delay(log, step, after=700)
     assert_prices(fit(log).cost, (PRICES[0] + 0.7, *PRICES[1:]), within=0.001)
 
 
 def test_a_pause_belongs_to_no_step() -> None:
-    """Without a pause, the machine did something else, and steps take longer."""
     log, events = mixed_log(), list[v.Event]()
     for event in log:
         events.append(event)

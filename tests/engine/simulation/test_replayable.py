@@ -70,7 +70,6 @@ def test_without_tokens_every_decision_is_reproduced(soak: bool) -> None:
 
 @pytest.mark.parametrize("log", [vllm_log(), stripped(vllm_log())], ids=["tokens", "blind"])
 def test_a_part_of_a_run_goes_on_as_the_run_did(log: EventLog) -> None:
-    """Its requests wait as long in its replay as they did in its steps."""
     for first in (51, 101):
         part = replayed_part(log, first, first + 60)
         assert part[0].state.running and part[0].state.waiting
