@@ -15,7 +15,12 @@ import { count, plain } from "../model/words.ts";
 import type { Found } from "./search.ts";
 
 /** What a question says of one request; null if it is not in the answer. */
-type Answer = { amount: number; text: string; step: number; only?: Found["only"] } | null;
+type Answer = {
+  amount: number;
+  text: string;
+  step: () => number; // only asked of the answers that are shown
+  only?: Found["only"];
+} | null;
 
 interface Question {
   /** The kind of its results. */
@@ -79,6 +84,7 @@ export function isQuestion(model: Model, query: string, slo: Slo) {
 export function* ask(model: Model, query: string, slo: Slo): Generator<Found | null> {
   const question = questionOf(model, query, slo);
   if (!question) return;
+  model.waterfall.all();
   let answers: [RequestSpan, NonNullable<Answer>][] = [];
   for (const span of model.requests) {
     const answer = question.of(span);
@@ -88,7 +94,13 @@ export function* ask(model: Model, query: string, slo: Slo): Generator<Found | n
   answers.sort(([, one], [, other]) => other.amount - one.amount);
   answers = question.pick?.(answers) ?? answers;
   for (const [{ id }, { text, step, only }] of answers)
-    yield { kind: question.kind, text, step: Math.max(step, model.firstStep), request: id, only };
+    yield {
+      kind: question.kind,
+      text,
+      step: Math.max(step(), model.firstStep),
+      request: id,
+      only,
+    };
 }
 
 function questionOf(model: Model, query: string, slo: Slo): Question | null {
@@ -138,7 +150,7 @@ function firstTokens({ model }: Pick<Asked, "model">): Question {
     const { ttft } = model.waterfall.of(id);
     if (ttft === null || !tokenSteps.length) return null;
     const text = `first token after ${timeWords(ttft, model.waterfall.unit)}`;
-    return { amount: ttft, text, step: tokenSteps[0] };
+    return { amount: ttft, text, step: () => tokenSteps[0] };
   };
   return { kind: "first token", of };
 }
@@ -150,7 +162,7 @@ function preempted({ words: [word, digits] }: Asked): Question {
     if (length < least) return null;
     const steps = preemptions.map(({ step }) => step).join(", ");
     const text = `preempted ${count(length, "time")}: step ${steps}`;
-    return { amount: length, text, step: preemptions[0].step };
+    return { amount: length, text, step: () => preemptions[0].step };
   };
   return { kind: "preempted", of };
 }
@@ -162,7 +174,7 @@ function missed({ model }: Asked): Question {
     if (answer?.step == null || answer.kind === "whole") return null;
     const { most, found, step } = answer;
     const [, reason] = missedWords(model, answer);
-    return { amount: most - found, text: plain(reason), step };
+    return { amount: most - found, text: plain(reason), step: () => step };
   };
   return { kind: "missed", of };
 }
@@ -199,7 +211,7 @@ function waited({ model, words: [name] }: Asked): Question | null {
     const amount = time.byCause[wanted];
     if (!amount) return null;
     const text = `${timeWords(amount, model.waterfall.unit)}: ${causeName(wanted)}`;
-    return { amount, text, step: longest(time, [wanted]) };
+    return { amount, text, step: () => longest(time, [wanted]) };
   };
   return { kind: "waited", of };
 }
@@ -211,7 +223,7 @@ function total(model: Model, time: RequestTime) {
   const most = rest.sort((a, b) => time.byCause[b] - time.byCause[a])[0];
   const words = most ? `, of it ${timeWords(time.byCause[most], unit)} ${causeName(most)}` : "";
   const text = `${timeWords(time.total, unit)}${words}`;
-  return { amount: time.total, text, step: longest(time, most ? [most] : WORK) };
+  return { amount: time.total, text, step: () => longest(time, most ? [most] : WORK) };
 }
 
 /** The step of the longest span with one of these causes. */

@@ -13,19 +13,31 @@ type Part = { cause: string; about: number | null; from: number; to: number };
 export const BAR = 22; // px
 const DECODE = 12;
 const WAIT = 9;
-const LEAST = 0.6; // px; a shorter span between two passes is drawn as the one before
+const LEAST = 0.6; // px; narrower spans are drawn as one
 const ROOM = 10; // px beside a label
 const LABELLED = new Set([...WAITING, "preempted", "paused"]);
 
-/** The spans of a bar as drawn: neighbours with one cause are one part. */
+/** The spans of a bar as drawn: neighbours with one cause are one part, and narrow ones have the look of the widest. */
 export function partsOf(spans: Span[], x: (time: number) => number): Part[] {
   const parts: Part[] = [];
+  let widest = 0; // of what the last part stands for
   for (const { start, end, cause, about } of spans) {
     const [from, to] = [x(start), x(end)];
+    const width = to - from;
     const last = parts.at(-1);
-    const isSliver = cause === "between_passes" && to - from < LEAST;
-    if (last && (isSliver || (last.cause === cause && last.about === about))) last.to = to;
+    const isSame = last?.cause === cause && last.about === about;
+    const isSliver = cause === "between_passes" && width < LEAST;
+    const isNarrow =
+      last &&
+      Math.max(width, from - last.from) < LEAST &&
+      ![cause, last.cause].includes("preempted");
+    if (last && (isSame || isSliver || isNarrow)) last.to = to;
     else parts.push({ cause, about, from, to });
+    if (isSame) widest += width;
+    else if (!isSliver && !(isNarrow && width <= widest)) {
+      widest = width;
+      Object.assign(parts.at(-1) as Part, { cause, about });
+    }
   }
   return parts;
 }

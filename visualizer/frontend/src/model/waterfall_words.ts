@@ -54,6 +54,7 @@ export function causeLevel(cause: string, source: LogSource) {
 /** One row per cause: work, then what was lost, then waiting, then the engine's. */
 export function causeRows({ spans }: Pick<RequestTime, "spans">, source: LogSource) {
   const rows: Map<string, CauseRow> = new Map();
+  const named: Set<string> = new Set();
   for (const { start, end, cause, step, about } of spans) {
     const isBehind = about !== null && WAITING.includes(cause);
     const key = `${cause} ${isBehind}`;
@@ -68,7 +69,7 @@ export function causeRows({ spans }: Pick<RequestTime, "spans">, source: LogSour
     rows.set(key, row);
     row.time += end - start;
     if (row.steps.at(-1) !== step) row.steps.push(step);
-    if (about !== null && !row.about.includes(about)) row.about.push(about);
+    if (about !== null && named.size < named.add(`${key} ${about}`).size) row.about.push(about);
   }
   const rank = ({ cause }: CauseRow) =>
     ORDER.includes(cause) ? ORDER.indexOf(cause) : ORDER.length;

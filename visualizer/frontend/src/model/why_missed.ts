@@ -36,8 +36,9 @@ interface WhyMissed {
 type Tokens = (number | string)[];
 
 const WORDS = messages.missed as Record<string, string>;
-/** Steps with evictions that are searched. */
+/** Steps with evictions that are searched, and how many steps are folded for that at once. */
 const SEARCHED = 1000;
+const AT_ONCE = 50;
 /** How a kind is known, besides the number of cached tokens. */
 const FACT: Record<string, Fact> = {
   evicted: "evictions",
@@ -86,48 +87,50 @@ function search(model: Model, id: number): WhyMissed {
   const end = found + size;
   const most = Math.floor((own.length - 1) / size) * size;
   const key = `${root.extra_key}`;
-  const all = [...othersAt(model, root, state, admission.seq)];
-  const mayShare = ([other]: [number, Tokens]) => `${model.requestSpan(other).extra_key}` === key;
-  const others = all.filter(mayShare);
-  let [about, agree] = nearest(others, own);
-  const cached = longestCached(state, own, key);
-  if (cached > agree) [about, agree] = [null, cached];
-  const tokensBy = new Map(others);
-  const computing = state.running.find(
-    (other) =>
-      other !== root.id &&
-      state.request(other).num_computed_tokens < end &&
-      commonLength(tokensBy.get(other) ?? [], own) >= end,
-  );
+  const mayShare = (other: number) => `${model.requestSpan(other).extra_key}` === key;
+  let about: number | null = null;
+  let agree = longestCached(state, own, key);
+  const sharedWith = (other: number) => {
+    const { num_computed_tokens, length } = state.request(other);
+    const span = model.requestSpan(other);
+    const mayHave = num_computed_tokens < end && span.root !== root.id && mayShare(other);
+    return mayHave ? commonLength(tokensOf(span, length, size), own) : 0;
+  };
+  const computing = state.running.find((other) => sharedWith(other) >= end);
   let lost: ReturnType<typeof evictionOf> | undefined;
   let kind: string;
   if (state.settings.prefix_cache === "off") kind = "off";
   else if (isScored(root)) kind = "scored";
   else if (found >= most) kind = "whole";
-  else if (state.windowPages && Math.min(cached, most) >= end) {
+  else if (state.windowPages && Math.min(agree, most) >= end) {
     kind = "no_window";
-    agree = Math.floor(Math.min(cached, most) / size) * size;
+    agree = Math.floor(Math.min(agree, most) / size) * size;
   } else if (least < full && found < full) {
     kind = "no_group";
     agree = full;
   } else if (computing !== undefined) {
     kind = "computing";
     about = computing;
-    agree = commonLength(tokensBy.get(computing) ?? [], own);
+    agree = sharedWith(computing);
   } else if ((lost = evictionOf(model, own, key, found, admission.seq))) {
     kind = lost.event ? "evicted" : "far";
   } else if (own.slice(found, end).includes(-1)) kind = "unknown";
-  else if (agree >= end) kind = "never_stored";
-  else if (!agree) kind = "first";
   else {
-    kind = about !== null && agree === tokensBy.get(about)?.length ? "shorter" : "differs";
-  }
-  if (kind === "first" || kind === "shorter" || kind === "differs") {
-    const [other, alike] = nearest(
-      all.filter((one) => !mayShare(one)),
-      own,
-    );
-    if (alike >= end) [kind, about, agree] = ["other_key", other, alike];
+    // Only now, because that reads the tokens of all requests before it.
+    const all = [...othersAt(model, root, state, admission.seq)];
+    const others = all.filter(([other]) => mayShare(other));
+    const [other, alike] = nearest(others, own);
+    if (alike >= agree) [about, agree] = [other, alike];
+    const length = others.find(([one]) => one === about)?.[1].length;
+    if (agree >= end) kind = "never_stored";
+    else {
+      kind = !agree ? "first" : about !== null && agree === length ? "shorter" : "differs";
+      const [stranger, same] = nearest(
+        all.filter(([one]) => !mayShare(one)),
+        own,
+      );
+      if (same >= end) [kind, about, agree] = ["other_key", stranger, same];
+    }
   }
   const isAbout = HAS_ABOUT.has(kind);
   const differs = kind === "differs" && about !== null && typeof own[agree] === "number";
@@ -298,14 +301,19 @@ function evictionOf(
 ): { step: number; event: Events["radix_evicted"] | Events["block_evicted"] | null } | undefined {
   const { measures, firstStep } = model;
   let left = SEARCHED;
-  for (let step = model.stepOf(seq); step >= firstStep; step--) {
-    if (!measures.evicted[step - firstStep]) continue;
-    if (left-- === 0) return { step, event: null };
-    const { from, to } = model.stepInfo(step);
+  let step = model.stepOf(seq);
+  const next = () => {
+    while (step >= firstStep && !measures.evicted[step - firstStep]) step--;
+    return step >= firstStep && left > 0;
+  };
+  while (next()) {
+    const { to } = model.stepInfo(step);
+    const least = step - AT_ONCE;
+    let first = step;
+    for (; next() && step > least; step--, left--) first = step;
+    const { from } = model.stepInfo(first);
     const state = model.stateBefore(from);
-    let last:
-      | { step: number; event: Events["radix_evicted"] | Events["block_evicted"] }
-      | undefined;
+    let last: ReturnType<typeof evictionOf>;
     for (const event of model.eventsIn(from, Math.min(to, seq - 1))) {
       if (event.type === "radix_evicted" || event.type === "block_evicted")
         if (evicts(state, event, own, key, found)) last = { step: state.step, event };
@@ -313,6 +321,7 @@ function evictionOf(
     }
     if (last) return last;
   }
+  return step < firstStep ? undefined : { step, event: null };
 }
 
 /** Whether an eviction removes the block of a prompt that begins at a token. */
