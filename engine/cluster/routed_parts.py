@@ -13,7 +13,7 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.recorded_workload import requests_of
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
-from engine.simulation.log_part import Window, unended_requests
+from engine.simulation.log_part import unended_requests
 from engine.simulation.measures import Samples, merged, samples
 
 
@@ -62,19 +62,16 @@ def cluster_samples(
     parts: list[RoutedPart],
     without: Collection[int] = (),
     at: Callable[[int, float], float] = lambda _, us: us,
-    window: Window | None = None,
 ) -> Samples:
     """Return the samples of all parts.
 
     without  numbers in the cluster of requests whose times do not count
     at       (number of a part, instant in its log) -> when it is to be instead
-    window   see `samples`; all parts have the same clock then
     """
 
-    def measured(number: int, part: RoutedPart) -> Samples:
+    def times(number: int, part: RoutedPart) -> Samples:
         arrived = {one.request for one in part.log.each(v.RequestArrived)}
         kept = {its for its, request in part.numbers.items() if request not in without}
-        times = lambda us: at(number, us) + part.offset  # noqa: E731
-        return samples(part.log, times, without=arrived - kept, window=window)
+        return samples(part.log, lambda us: at(number, us) + part.offset, without=arrived - kept)
 
-    return merged(measured(number, part) for number, part in enumerate(parts))
+    return merged(times(number, part) for number, part in enumerate(parts))

@@ -100,21 +100,22 @@ def samples(
     cut      requests whose ends do not count, because they came after the recording
     window   of a part of a run, or its replay: requests count from its beginning on, and until its end
     """
-    collector = _Collector(at, without, cut, window)
+    collector = SampleCollector(at, without=without, cut=cut, window=window)
     for event in log:
         collector.add(event)
     return collector.end()
 
 
-class _Collector:
+class SampleCollector:
     """Collects the samples of a log, event by event; see `samples`."""
 
     def __init__(
         self,
-        at: Callable[[float], float],
-        without: Collection[int],
-        cut: Collection[int],
-        window: Window | None,
+        at: Callable[[float], float] = float,
+        *,
+        without: Collection[int] = (),
+        cut: Collection[int] = (),
+        window: Window | None = None,
     ) -> None:
         self._at, self._without, self._cut, self._window = at, without, cut, window
         self._latencies = Latencies(at, None if window is None else window.begin_us)

@@ -26,6 +26,7 @@ from engine.simulation.simulate import simulate
 from engine.simulation.step_times import ROOM, HeldBackTimes, StepTimes
 from engine.simulation.what_if import changed_config, check_parts
 from engine.simulation.workload import Arrival, Workload
+from visualizer.advice.measured import MeasuredClusterLog, MeasuredLog
 from visualizer.comparing.cluster_study import LAG_MS, ClusterChange, ClusterReplay
 
 Changes = tuple[tuple[str, Any], ...]
@@ -126,8 +127,9 @@ class EngineReplays(Replays):
         self._workload = Workload.from_log(replayable(log), "time")
         self._window = log.window if isinstance(log, LogPart) else None
         if own := None if started.source else recorded_cost(log):
-            again = samples(simulate(self._workload, self.config, cost=own), window=self._window)
-            self.exact = own if again == samples(log, window=self._window) else None
+            again = MeasuredLog((), self._window)
+            simulate(self._workload, self.config, cost=own, log=again)
+            self.exact = own if again.end() == samples(log, window=self._window) else None
         earlier = self._window.earlier if self._window else ()
         for one in self._workload.inputs:
             if isinstance(one, Arrival) and self.exact is None and one.request not in earlier:
@@ -151,12 +153,14 @@ class EngineReplays(Replays):
         replicas = changes.pop("replicas", 1)
         config = changed_config(self.started, changes)
         if replicas == 1:
-            replay = simulate(self._workload, config, cost=machine(0))
-            return samples(replay, without=self._without, window=self._window)
-        cluster = simulate_cluster(
-            self._workload, config, cost=machine, replicas=replicas, lag_ms=LAG_MS
+            log = MeasuredLog(self._without, self._window)
+            simulate(self._workload, config, cost=machine(0), log=log)
+            return log.end()
+        logs = MeasuredClusterLog(self._without, self._window)
+        simulate_cluster(
+            self._workload, config, cost=machine, replicas=replicas, lag_ms=LAG_MS, log=logs
         )
-        return cluster_samples(routed_parts(cluster), self._without, window=self._window)
+        return logs.end()
 
 
 class ClusterReplays(Replays):
