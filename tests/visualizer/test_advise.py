@@ -13,6 +13,7 @@ from engine.simulation.cost_runner import CostRunner
 from engine.simulation.measures import samples
 from engine.simulation.step_times import StepTimes, arrival_delay
 from engine.simulation.workload import Workload, poisson, uniform
+from tests.engine.drafters import Guessing
 from tests.server.console import invoke, refused
 from visualizer.advice import Goal, GoalError, Refusal, advise, goals_of
 
@@ -44,14 +45,15 @@ class Machine(CostRunner):
 def run(seed=0, slows_after_ms=float("inf"), replicas=1, hidden=0, **settings) -> EventLog:
     """A hundred requests for each replica, of which each takes 2 ms to the scheduler."""
     sizes = {"prompt": uniform(20, 120), "output": uniform(10, 30)}
-    count = settings.pop("count", replicas)
+    count, length = settings.pop("count", replicas), settings.pop("draft_length", 0)
+    parts = {"drafter": Guessing(256, length)} if length else {}
     work = Workload.generate(100 * count, arrivals=poisson(20 * count), seed=3, **sizes)
     for one in work.inputs:
         one.way_ms = WAY_MS
     config = EngineConfig.like("vllm", token_budget=256, max_kv_tokens=8192).changed(**settings)
     if replicas > 1:
         return simulate_cluster(work, config, cost=lambda n: Machine(seed + n), replicas=replicas)
-    return simulate(work, config, cost=Machine(seed, slows_after_ms, hidden))
+    return simulate(work, config, cost=Machine(seed, slows_after_ms, hidden), **parts)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,7 @@ def run(seed=0, slows_after_ms=float("inf"), replicas=1, hidden=0, **settings) -
         ({"token_budget": 18, "max_batch_size": 32}, "p90 queue < 90ms", [], {"token_budget"}),
         ({"max_batch_size": 3, "replicas": 2}, "p99 ttft < 300ms", [], {"max_batch_size"}),
         ({"max_batch_size": 3, "count": 1}, "p99 ttft < 80ms", ["replicas"], {"replicas"}),
+        ({"draft_length": 16}, "p50 itl < 12.5ms", [], {"draft_length"}),
     ],
 )
 def test_the_bottleneck_is_found_and_the_prediction_holds(settings, goal, allowed, expected):
@@ -94,14 +97,13 @@ def test_no_advice_where_times_cannot_be_predicted():
 
 
 def test_a_change_that_adds_nothing_to_another_is_left_out():
-    goals, settings = goals_of("p99 ttft < 40ms"), ["max_batch_size", "policy", "token_budget"]
+    settings, goals = ["max_batch_size", "policy", "token_budget"], goals_of("p99 ttft < 40ms")
     found = advise(run(max_batch_size=3), goals, settings=settings, replays=20).advice
     assert [one.changes.keys() for one in found] == [{"max_batch_size"}]
 
 
 def test_a_window_of_a_long_log_leads_to_the_same_setting():
-    log = run(max_batch_size=3)
-    goals = goals_of("p99 ttft < 300ms")
+    log, goals = run(max_batch_size=3), goals_of("p99 ttft < 300ms")
     found = advise(log, goals, replays=16, steps=len(log.of(v.StepFinished)) // 3)
     assert found.advice[0].changes.keys() == {"max_batch_size"}
     assert found.requests < 100 and "were replayed" in found.note

@@ -34,8 +34,8 @@ def advise(  # noqa: PLR0917 (typer needs one parameter per option)
 ) -> None:
     """Say which other settings would have met a goal: at most three changes, the best first.
 
-    Each is found by running the recorded arrivals again, also with more replicas and, of a cluster's
-    log, with other routers, and is printed with what it gains,
+    Each is found by running the recorded arrivals again, also with more replicas, with shorter drafts
+    and, of a cluster's log, with other routers, and is printed with what it gains,
     what it costs, and how far its prediction was off on this very log. Where that is
     more than 30 %, there is no advice, and the exit status is 3.
 
@@ -45,11 +45,11 @@ def advise(  # noqa: PLR0917 (typer needs one parameter per option)
     from engine.core.log.log import LogError
     from visualizer.advice import GoalError, Refusal, goals_of
     from visualizer.advice import advise as advise_of
-    from visualizer.advice.replays import CLUSTER_SETTINGS
+    from visualizer.advice.replays import OTHER_SETTINGS
 
     names = [one.strip().replace("-", "_") for one in settings.split(",")] if settings else []
     for name in names:
-        if name not in (known := (*CLUSTER_SETTINGS, *EngineConfig.__struct_fields__)):
+        if name not in (known := (*OTHER_SETTINGS, *EngineConfig.__struct_fields__)):
             fields = ", ".join(known)
             fail(f"--settings: {name} is not a setting; the settings are {fields}")
     try:

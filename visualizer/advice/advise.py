@@ -111,6 +111,9 @@ def advising(
     else:
         part, note = window_of(log, goals[0], steps)
         runs = EngineReplays(part, on_replay)
+    if (length := runs.draft_length) and (not settings or "draft_length" in settings):
+        longer = f"What drafts of more than {length} tokens would have guessed is unknown."
+        note = f"{note} {longer}".strip()
     recorded = runs.recorded
     values = [goal.value(recorded) for goal in goals]
     if None in values:

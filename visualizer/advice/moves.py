@@ -26,6 +26,11 @@ _CLUSTER = {
 }
 _POLICIES = {"vllm": ("fcfs", "priority"), "sglang": ("fcfs", "lpm")}
 _OWN_POLICIES = ("fcfs", "priority", "sjf", "lpm", "fair")
+_DRAFTS = {  # how to set `draft_length`, and that there are none
+    "": ("--draft-length {}", "no --drafter"),
+    "vllm": ("num_speculative_tokens={} in --speculative-config", "no --speculative-config"),
+    "sglang": ("--speculative-num-draft-tokens {}", "no --speculative-algorithm"),
+}
 _LEAST = 0.02  # of all waiting: a cause of less is not worth a try
 
 
@@ -63,6 +68,8 @@ def lines(runs: Replays, waited: Mapping[str, int], goals: Sequence[Goal]) -> It
         (memory * 0.9, watermark),
         (memory * 0.5, ("admission", [other])),
     ]
+    if length := runs.draft_length:
+        found.append((_in_vain(runs), ("draft_length", [*dict.fromkeys((length // 2, 1, 0))])))
     found.append((0.01, ("chunked_prefill", [True] * (not config.chunked_prefill))))
     found.append((0.3, ("policy", _policies(runs))))
     found += [(0.3, ("router", [one])) for one in ROUTERS if runs.router not in ("", one)]
@@ -80,6 +87,14 @@ def lines(runs: Replays, waited: Mapping[str, int], goals: Sequence[Goal]) -> It
         yield blocks
     if any(goal.limit for goal in goals):  # else more of them are always better
         yield "replicas", sorted({runs.replicas + 1, 2 * runs.replicas, 4 * runs.replicas})
+
+
+def _in_vain(runs: Replays) -> float:
+    """Return which share of the computed tokens are drafts that were not accepted."""
+    planned = [row for log in runs.logs for one in log.each(v.StepScheduled) for row in one.rows]
+    rows = [row for log in runs.logs for one in log.each(v.StepFinished) for row in one.tokens]
+    rejected = sum(len(row.drafts) for row in planned) - sum(row.accepted for row in rows)
+    return rejected / max(1, sum(row.count for row in planned))
 
 
 def _policies(runs: Replays) -> list[str]:
@@ -102,20 +117,21 @@ def _engine(runs: Replays) -> str:
 
 def how(changes: Mapping[str, Any], engine: str, block_size: int) -> str:
     """Return how to set changes in an engine ("vllm", "sglang"; "" for this one)."""
-    if not engine:
-        return " ".join(
-            f"--{name.replace('_', '-')} {value_words(value)}" for name, value in changes.items()
-        )
     flags = _CLUSTER | {one.name: one.extra for one in settings_of(EngineConfig)}
     return " ".join(
-        _flag(flags[name].get(engine), name, value, engine, block_size)
+        _flag(flags.get(name, {}).get(engine), name, value, engine, block_size)
         for name, value in changes.items()
     )
 
 
 def _flag(known: Any, name: str, value: Any, engine: str, block_size: int) -> str:
+    if not engine:
+        return f"--{name.replace('_', '-')} {value_words(value)}"
     if isinstance(known, dict):
         known = known.get(value)
+    if name == "draft_length":
+        most, none = _DRAFTS[engine]
+        return most.format(value) if value else none
     if engine == "vllm" and name == "max_kv_tokens":
         return f"--num-gpu-blocks-override {value // block_size + 1}"  # vLLM's block 0 is no block
     flags = re.findall(r"`(--[a-z][^`]*)`", str(known))

@@ -1,12 +1,13 @@
 """Replays of recorded arrivals with other settings, each kept: of an engine's log, and of a cluster's.
 
 Beside an engine's settings there are two of a cluster: `replicas` and `router`. More replicas for an
-engine's log are machines that are as fast as the recorded one, behind the default router.
+engine's log are machines that are as fast as the recorded one, behind the default router. And there is
+`draft_length`: shorter drafts of a row than those of an engine's log (`recorded_drafts.py`).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import accumulate
 from typing import Any
 
@@ -20,6 +21,7 @@ from engine.core.scheduling.admission import RequestError
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.log_part import LogPart, started_of, unended_requests
 from engine.simulation.measures import Samples, samples
+from engine.simulation.recorded_drafts import with_length
 from engine.simulation.replayable import replayable
 from engine.simulation.rerun import recorded_cost
 from engine.simulation.simulate import simulate
@@ -31,6 +33,7 @@ from visualizer.comparing.cluster_study import LAG_MS, ClusterChange, ClusterRep
 
 Changes = tuple[tuple[str, Any], ...]
 CLUSTER_SETTINGS = ("replicas", "router")
+OTHER_SETTINGS = (*CLUSTER_SETTINGS, "draft_length")  # no fields of EngineConfig
 
 
 class Replays(ABC):
@@ -43,6 +46,7 @@ class Replays(ABC):
     recorded  the log's own samples
     replicas  how many engines there were
     router    how one was chosen; "" for a single engine
+    draft_length  the most drafts of a row; 0 for none, and of a cluster
     without   the log's requests whose times do not count: those that arrived while the engine was cold,
               and those that had not ended when the log did, unless it is a part of a longer one
     """
@@ -54,6 +58,7 @@ class Replays(ABC):
     recorded: Samples
     replicas: int = 1
     router: str = ""
+    draft_length: int = 0
 
     def __init__(self, on_replay: Callable[[int], object]) -> None:
         self.config = changed_config(self.started, {})
@@ -68,9 +73,7 @@ class Replays(ABC):
     def before(self, changes: Changes) -> dict[str, Any]:
         """Return the recorded values of settings."""
         names = [name for name, _ in changes]
-        return {
-            one: getattr(self if one in CLUSTER_SETTINGS else self.config, one) for one in names
-        }
+        return {one: getattr(self if one in OTHER_SETTINGS else self.config, one) for one in names}
 
     def run(
         self,
@@ -125,6 +128,8 @@ class EngineReplays(Replays):
         super().__init__(on_replay)
         check_parts(started, self.config, {}, {})
         self._workload = Workload.from_log(replayable(log), "time")
+        if self._workload.drafting is not None:
+            self.draft_length = self._workload.drafting.most
         self._window = log.window if isinstance(log, LogPart) else None
         if own := None if started.source else recorded_cost(log):
             again = MeasuredLog((), self._window)
@@ -150,16 +155,16 @@ class EngineReplays(Replays):
         return samples(self.logs[0], at, without=self._own, window=self._window)
 
     def _replayed(self, changes: dict[str, Any], machine: Callable[[int], CostRunner]) -> Samples:
-        replicas = changes.pop("replicas", 1)
+        replicas, length = changes.pop("replicas", 1), changes.pop("draft_length", None)
+        drafting = with_length(self._workload.drafting, length)
+        workload = replace(self._workload, drafting=drafting)
         config = changed_config(self.started, changes)
         if replicas == 1:
             log = MeasuredLog(self._without, self._window)
-            simulate(self._workload, config, cost=machine(0), log=log)
+            simulate(workload, config, cost=machine(0), log=log)
             return log.end()
         logs = MeasuredClusterLog(self._without, self._window)
-        simulate_cluster(
-            self._workload, config, cost=machine, replicas=replicas, lag_ms=LAG_MS, log=logs
-        )
+        simulate_cluster(workload, config, cost=machine, replicas=replicas, lag_ms=LAG_MS, log=logs)
         return logs.end()
 
 

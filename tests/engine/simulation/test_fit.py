@@ -49,8 +49,7 @@ def test_the_prices_are_found_again(prices: tuple[float, ...]) -> None:
 
 
 def test_noise_stays_in_the_residuals_and_turns_no_price_negative() -> None:
-    rng = random.Random(0)
-    engine = long_document(32)
+    rng, engine = random.Random(0), long_document(32)
     for step in range(1, engine.step_count + 1):
         delay(engine.log, step, inside=rng.randint(-9000, 9000))
     found = fit(engine.log)
@@ -85,8 +84,7 @@ def test_a_pause_belongs_to_no_step() -> None:
 
 
 def test_what_all_steps_take_together_is_what_they_took() -> None:
-    log = mixed_log()
-    rng = random.Random(1)
+    log, rng = mixed_log(), random.Random(1)
     for event in log.of(v.StepFinished):
         event.t["end"] += rng.randint(0, 2000)
     assert sum(fit(log).residuals_ms) == pytest.approx(0, abs=0.1)
