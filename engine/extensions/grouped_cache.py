@@ -14,7 +14,7 @@ from engine.core.request import Request
 from engine.core.scheduling.admission import ContextLengthError, RequestError
 from engine.core.scheduling.scheduler import Plan, Scheduler
 from engine.extensions.aligned_chunks import aligned_chunk, leaves_checkpoint
-from engine.extensions.kv_groups import Group, KVGroups, check_groups
+from engine.extensions.kv_groups import Group, KVGroups, check_groups, keeps
 
 NO_BLOCK = -1
 
@@ -84,11 +84,13 @@ class GroupedCache(HashCache):
     tables     by request: the tables of the others
     junctions  by request: see `GroupMatch.junction`
     aligned    the first group of aligned linear layers, or None
+    restores   whether prefixes are adopted until `restore` says what the other groups have of them
     lookahead  slots that each request gets behind its tokens, for a draft model
     """
 
     pool: GroupPool
     lookahead = 0
+    restores = False
 
     def __init__(
         self, config: EngineConfig, groups: KVGroups, emit: Callable[[v.Event], None]
@@ -121,6 +123,8 @@ class GroupedCache(HashCache):
     def match(self, tokens: Sequence[int], limit: int) -> GroupMatch:  # type: ignore[override]
         """Return the longest prefix that all groups have, at most `limit` blocks. Changes nothing."""
         found = super().match(tokens, limit)
+        if self.restores:
+            return GroupMatch(*found, [[] for _ in self.others], len(found.blocks))
         keys = self._keys(found.node, 0)
         before, end = -1, len(keys)
         while end != before:
@@ -402,22 +406,65 @@ class GroupedCache(HashCache):
     # Caching
 
     def adopt(self, match: Any, tokens: list[int]) -> Adopted:
-        """Cache blocks for tokens that continue a match, and what other groups need at their end."""
+        """Cache blocks of full attention for tokens that continue a match; see `restore`."""
         adopted = super().adopt(HashMatch(match.node, match.blocks), tokens)
-        end = node = self.nodes[adopted.nodes[-1]]
+        node = self.nodes[adopted.nodes[-1]]
         while node.parent is not None:
             if (block := node.blocks[0]) in self._queue:
                 self.pool.queue[block] = None
                 self.pool.queue.move_to_end(block)
             node = node.parent
-        for at, number in enumerate(self.others):
-            first = self.groups[number].first_needed(end.depth * self.block_size)
-            for key in self._keys(end, first):
-                block = next(iter(self.pool.queue))
-                if block not in self._node_of and block not in self._key_of:
-                    self._make_findable(block, (at, key))
-                    self.pool.queue.move_to_end(block)
         return adopted
+
+    def restore(
+        self, paths: Sequence[Sequence[int]], blocks: Sequence[tuple[int, int, int]]
+    ) -> None:
+        """Let the groups have what they had of adopted prefixes at a moment of another run.
+
+        paths   the tokens of the prefixes
+        blocks  in the order of eviction: its place among the groups, where 0 is that of the log, the
+                number of its path, and the blocks from the path's beginning to its end; 0: it is on no
+                path
+        """
+        self.restores = False
+        ways = [self._way(path, len(path)) for path in paths]
+        for number, (place, path, depth) in enumerate(blocks):
+            node = ways[path][depth - 1] if 0 < depth <= len(ways[path]) else None
+            if place:
+                key = self._prefixes[node.id] if node else str(number).encode()
+                block = next(iter(self.pool.queue), NO_BLOCK)
+                if block != NO_BLOCK and block not in self._node_of and block not in self._key_of:
+                    self._make_findable(block, (place - 1, key))
+                    self.pool.queue.move_to_end(block)
+            elif node and node.blocks[0] in self._queue:
+                self._queue.move_to_end(node.blocks[0])
+                self.pool.queue.move_to_end(node.blocks[0])
+
+    def match_in_run(self, request: Request, shared: int, computed: int) -> GroupMatch:
+        """Return what a request had in the middle of another run.
+
+        shared    the blocks of full attention that were not its own copies
+        computed  its computed tokens. The other groups have what is before those that they read, and
+                  get the rest as new blocks
+        """
+        way = self._way(request.tokens, min(shared * self.block_size, len(request.tokens) - 1))
+        tables = [[NO_BLOCK] * self.groups[number].first_needed(computed) for number in self.others]
+        blocks = [node.blocks[0] for node in way]
+        return GroupMatch(way[-1] if way else self._root, blocks, tables, len(way))
+
+    def blocks_of_others(self, computed: int) -> int:
+        """Count the blocks that the other groups read of so many tokens."""
+        others = (self.groups[number] for number in self.others)
+        return sum(one.new_blocks(one.first_needed(computed), computed) for one in others)
+
+    def _way(self, tokens: Sequence[int], end: int) -> list[HashNode]:
+        """Return the nodes on the path to what full attention has of the first `end` tokens."""
+        way, node = list[HashNode](), super().match(tokens, end // self.block_size).node
+        self._keys(node, 0)
+        while node.parent is not None:
+            way.append(node)
+            node = node.parent
+        return way[::-1]
 
     def cache_scheduled(self, request: Request, end: int) -> None:
         """Make the full blocks before token `end` findable in all groups."""
@@ -457,16 +504,8 @@ class GroupedCache(HashCache):
 
     def _keeps(self, group: Group, request: Request, index: int) -> bool:
         """Return whether a group's block at `index` of a table is made findable."""
-        if group.kind in ("full", "chunk"):
-            return True
-        needed, size = group.blocks_of_hit, self.block_size
-        if self._retention is None:
-            return needed > 0
-        interval = self._retention // size
-        if interval and (needed >= interval or index % interval >= interval - needed):
-            return True
-        ends = [(request.prompt_length - 1) // size, self.junctions[request.id]]
-        return any(end - needed <= index < end for end in ends)
+        ends = [(request.prompt_length - 1) // self.block_size, self.junctions[request.id]]
+        return keeps(group, self._retention, index, ends)
 
     def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
         """Remove the blocks that these requests will not compute, in all groups."""

@@ -131,6 +131,24 @@ class KVGroups(msgspec.Struct, frozen=True):
     retention: int | None = None
 
 
+def keeps(group: Group, retention: int | None, index: int, ends: list[int]) -> bool:
+    """Return whether a block of a table can be found, once it is full.
+
+    retention  see `KVGroups`
+    index      of the block
+    ends       the number of blocks before the end of the prompt, and where it leaves a cached one
+    """
+    if group.kind in ("full", "chunk"):
+        return True
+    needed = group.blocks_of_hit
+    if retention is None:
+        return needed > 0
+    interval = retention // group.block_size
+    if interval and (needed >= interval or index % interval >= interval - needed):
+        return True
+    return any(end - needed <= index < end for end in ends)
+
+
 def check_groups(config: EngineConfig, groups: KVGroups) -> None:
     """Raise ConfigError for settings or groups that cannot be combined."""
     wanted: dict[str, Any] = {"scheduler": "vllm", "preemption": True, "batching": "continuous"}

@@ -8,12 +8,14 @@ the queue; `workload.py` makes inputs of them. It ends when the part does. A req
 the part began counts from there on, and one that had not ended at its end counts until then.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog, LogError
+
+EVENTS_BEFORE = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,12 @@ class LogPart(EventLog):
 
     started  the beginning of the run
     later    how many tokens its requests got after it, as far as that is known
+    before   with several KV cache groups: some events before it; see `cached_groups.py`
     """
 
     started: v.RunStarted
     later: Mapping[int, int] = MappingProxyType({})
+    before: Sequence[v.Event] = ()
 
     @classmethod
     def cut(cls, log: EventLog, begin: int, end: int) -> "LogPart":
@@ -53,8 +57,11 @@ class LogPart(EventLog):
             raise LogError("the log does not begin with run_started, so no part can be replayed")
         if not begin:
             return cls.after(started, log[:end])
-        keyframe = log.state(log.next_seq - len(log) + begin - 1).keyframe()
-        return cls.after(started, [keyframe, *log[begin:end]])
+        part = cls.after(started, [_keyframe(log, begin), *log[begin:end]])
+        if "kv_groups" in started.model:
+            first = max(0, begin - EVENTS_BEFORE)
+            part.before = [*([_keyframe(log, first)] if first else []), *log[first:begin]]
+        return part
 
     @classmethod
     def after(cls, started: v.RunStarted, events: list[v.Event]) -> "LogPart":
@@ -81,6 +88,11 @@ class LogPart(EventLog):
             ),
             answered=answered,
         )
+
+
+def _keyframe(log: EventLog, at: int) -> v.Keyframe:
+    """Return the state before the event at index `at` of a log."""
+    return log.state(log.next_seq - len(log) + at - 1).keyframe()
 
 
 def started_of(log: EventLog) -> v.RunStarted | None:

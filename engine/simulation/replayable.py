@@ -46,7 +46,9 @@ def replayable(log: EventLog) -> EventLog:
     inventor = _Inventor(log, started)
     events, header = list(inventor.events()), inventor.header()
     if isinstance(log, LogPart):
-        return LogPart.after(header, events)
+        part = LogPart.after(header, events)
+        part.before = log.before
+        return part
     return EventLog.from_events([header, *events[1:]])
 
 

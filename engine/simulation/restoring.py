@@ -6,42 +6,44 @@ computed. The budget does not limit this step, so the next one decides as the re
 fewer seats or less memory than recorded, the last of them stay in the queue.
 """
 
-from collections.abc import Mapping
-
+from engine.core.cache.prefix_cache import PrefixMatch
 from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.scheduler import Plan, Scheduler
-from engine.extensions.grouped_cache import GroupedScheduler
+from engine.extensions.grouped_cache import GroupedCache
 from engine.extensions.sglang_scheduler import SGLangScheduler
 from engine.simulation.cost_runner import CostRunner
 from engine.simulation.vllm_drafts import note_decoding
+from engine.simulation.workload import Restore
 
 
-def restore(engine: Engine, runner: CostRunner, computed: Mapping[int, int]) -> None:
+def restore(engine: Engine, runner: CostRunner, given: Restore) -> None:
     """Admit requests that have just arrived.
 
-    computed  how many of a request's tokens were computed, in the order in which they were admitted
-
-    With static batches, SGLang's scheduler and several KV cache groups nothing is done: the first steps
-    admit the requests again.
+    With static batches and SGLang's scheduler nothing is done: the first steps admit them again.
     """
     scheduler, cache, size = engine.scheduler, engine.cache, engine.config.block_size
-    is_other = isinstance(scheduler, SGLangScheduler | GroupedScheduler)
-    if is_other or engine.config.batching == "static":
+    if isinstance(scheduler, SGLangScheduler) or engine.config.batching == "static":
         return
 
     def admit(plan: Plan, **_: bool) -> v.Blocked | None:
-        for number, tokens in computed.items():
+        for number, tokens in given.computed.items():
             if (request := engine.requests.get(number)) is None:
                 continue
-            match = cache.match_prefix(request)
+            match: PrefixMatch = cache.match_prefix(request)
+            if isinstance(cache, GroupedCache):
+                match = cache.match_in_run(request, given.shared.get(number, 0), tokens)
             count = tokens - len(match.blocks) * size
             need = engine.config.blocks_for(tokens) - len(match.blocks)
+            if isinstance(cache, GroupedCache):
+                need += cache.blocks_of_others(tokens)
             if scheduler._free_seats() < request.num_seqs:
                 break
             if need > cache.num_available_blocks_beside(match):
                 break
             scheduler._admit(request, match)
+            if isinstance(cache, GroupedCache):
+                cache.junctions[number] = given.junctions.get(number, 0)
             if count > 0 and (copies := cache.allocate_slots(request, count)) is not None:
                 Scheduler._add_row(scheduler, plan, request, count, copies)
             if tokens == len(request.tokens) - 1:

@@ -26,6 +26,7 @@ from engine.simulation.workload import (
     Adopt,
     Answer,
     Arrival,
+    Cache,
     Clear,
     End,
     Hold,
@@ -125,6 +126,8 @@ class ReplayEngine(Engine):
         super().__init__(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
         if drafting is not None and drafting.is_vllm:
             follow_vllm(self, parts["drafter"], drafting)
+        if isinstance(self.cache, GroupedCache):
+            self.cache.restores = any(isinstance(one, Cache) for one in workload.inputs)
         if runner.batches_in_flight > 1:
             self.loop = PipelinedLoop(self.loop, runner.batches_in_flight)
         self.loop.new_output = self._new_output
@@ -144,10 +147,12 @@ class ReplayEngine(Engine):
                 self.held[one.hold] = self.holds.hold(one.tokens, label=one.label).id
             case Release():
                 self.holds.release(self.held[one.hold])
+            case Cache() if isinstance(self.cache, GroupedCache):
+                self.cache.restore(one.paths, one.blocks)
             case Adopt():
                 self.kv_transfer.adopt(one.tokens, b"", source=one.source)
             case Restore():
-                restore(self, self._runner, one.computed)
+                restore(self, self._runner, one)
 
     def apply_arrival(self, one: Arrival, submitted_at: int | None) -> Request:
         """Submit a request with its answers. Raises RequestError if it can never be served."""

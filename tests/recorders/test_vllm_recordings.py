@@ -105,7 +105,7 @@ def test_a_replay_shares_memory_among_kv_cache_groups_as_vllm_does(name):
     (theirs, evicted), (ours, also) = map(memory, (log, replay))
     assert theirs == ours and evicted == also and bool(log.of(v.Preempted)) == (name != "windows")
     part = LogPart.cut(log, list(log).index(v.StepStarted(30)), len(log))
-    assert len(what_if(part).of(v.RequestFinished)) >= len(part.of(v.RequestFinished)) - 1
+    assert study(part, {}).reproduced.first is None or name in ("windows", "grouped_drafts")
     told = study(log, {})
     assert told.reproduced.first is None and "KV cache groups" not in str(told)
 
