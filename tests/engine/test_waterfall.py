@@ -31,8 +31,7 @@ def recorded(seed: int) -> EventLog:
 
 def latencies(log: EventLog) -> Iterator[tuple[int, int, str]]:
     """Yield each ended request with its latency, straight from the events."""
-    arrived: dict[int, int] = {}
-    end, failed = 0, list[int]()
+    arrived, end, failed = dict[int, int](), 0, list[int]()
     for event in log:
         match event:
             case v.RequestArrived():
@@ -107,8 +106,7 @@ def check_spans(time: RequestTime, allowed: Causes, blocked: dict[int, v.Blocked
 
 def check(log: EventLog) -> int:
     waterfall = Waterfall(log)
-    blocked: dict[int, v.Blocked | None] = {}
-    step = 0
+    blocked, step = dict[int, v.Blocked | None](), 0
     for event in log:
         if isinstance(event, v.StepStarted):
             step = event.step

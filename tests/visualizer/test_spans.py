@@ -176,8 +176,7 @@ def plain(span: Span) -> tuple[object, ...]:
 def test_errors_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
     path = tmp_path / "run.jsonl"
-    log = random_log(1)
-    log.save(path)
+    random_log(1).save(path)
     for url, said in (("localhost:4318", "http://"), ("http://127.0.0.1:9", "does not answer")):
         done = CliRunner().invoke(app, ["spans", str(path), "--otlp", url])
         assert done.exit_code == 2 and said in done.output

@@ -97,8 +97,14 @@ def _first_tile(steps: Steps, life: Life) -> int:
 
 def tile_of(records: Records, step: Step, start: int, done: Work | Reason) -> list[Span]:
     """Return the spans of a step's tile from a time on, without empty ones."""
-    spans: list[Span] = []
-    for part in _parts(records.paused.intervals, step, start, done):
+    paused, spans = records.paused.intervals, list[Span]()
+    if (
+        isinstance(done, tuple)
+        and not (paused or step.is_after_gap)
+        and start <= step.launched <= step.ready <= step.end
+    ):
+        return [Span(start, step.end, done[0], step.number, done[1])]
+    for part in _parts(paused, step, start, done):
         if part.end <= part.start:
             continue
         if spans and (spans[-1].cause, spans[-1].about) == (part.cause, part.about):
