@@ -599,7 +599,8 @@ class GroupedScheduler(Scheduler):
         if not chunk:
             return "token_budget", size, plan.budget
         have = self.cache.num_available_blocks_beside(match)
-        have -= self._watermark_blocks * bool(self.running)
+        if self.running:
+            have -= self._watermark_blocks
         need = self.cache.blocks_to_admit(request, cached, length, self.cache.in_flight)
         if self.config.admission == "whole" and need > have:
             return "whole_sequence", need, have

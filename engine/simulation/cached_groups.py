@@ -180,9 +180,8 @@ class CachedGroups:
                     self._key[block] = CachedBlock(place, node)
 
     def _free(self, request: int) -> None:
-        tables = self._tables.pop(request, None)
-        for place in self._released if tables else ():
-            for block in tables[place][::-1] if tables else ():
+        if tables := self._tables.pop(request, None):
+            for block in (one for place in self._released for one in tables[place][::-1]):
                 if block >= 0:
                     self._release(block)
         self._running.discard(request)

@@ -332,7 +332,8 @@ class Scheduler:
         end = cached + (missing if whole else min(missing, plan.budget, plan.longest))
         need = -(-end // self.config.block_size) - len(match.blocks)
         have = self.cache.num_available_blocks_beside(match)
-        have -= self._watermark_blocks * bool(self.running)
+        if self.running:
+            have -= self._watermark_blocks
         if need > have:
             return "whole_sequence" if whole else "no_free_blocks", need, have
         if not self.config.preemption:

@@ -105,13 +105,14 @@ class Life:
     absences: list[Absence] = field(default_factory=list)
 
 
-class LatestSteps(list[Step]):
+class LatestSteps:
     """The last steps of a log that grows, by their indexes among all.
 
     first  index of the first one that is kept
     """
 
-    first = 0
+    def __init__(self) -> None:
+        self.first, self._kept = 0, list[Step]()
 
     @property
     def first_timed(self) -> int:
@@ -119,10 +120,14 @@ class LatestSteps(list[Step]):
         return self.first and self.first + 1
 
     def __len__(self) -> int:
-        return self.first + super().__len__()
+        return self.first + len(self._kept)
 
-    def __getitem__(self, index: int) -> Step:  # type: ignore[override]
-        return super().__getitem__(index - self.first)
+    def __getitem__(self, index: int) -> Step:
+        return self._kept[index - self.first]
+
+    def append(self, step: Step) -> None:
+        """Add the next step."""
+        self._kept.append(step)
 
     def index_of(self, number: int) -> int:
         """Return the index of the first step with this number, or a larger one."""
@@ -130,12 +135,12 @@ class LatestSteps(list[Step]):
 
     def since(self, index: int) -> list[Step]:
         """The steps from an index on, as far as they are kept."""
-        return super().__getitem__(slice(max(0, index - self.first), None))
+        return self._kept[max(0, index - self.first) :]
 
     def drop(self, index: int) -> None:
         """Forget the steps before an index."""
         if index > self.first:
-            del self[: index - self.first]
+            del self._kept[: index - self.first]
             self.first = index
 
 

@@ -23,9 +23,8 @@ from visualizer.reading.waterfall.causes import FOR_ALL
 from visualizer.reading.waterfall.records import Life, Records, Step, Steps, Work
 
 _Intervals = list[tuple[int, int]]
-Reason = tuple[
-    str, int | None
-]  # why a request has no row in a step, and which request that is about
+# Why a request has no row in a step, and which request that is about.
+Reason = tuple[str, int | None]
 
 
 class Span(NamedTuple):

@@ -69,7 +69,9 @@ export function causeRows({ spans }: Pick<RequestTime, "spans">, source: LogSour
     rows.set(key, row);
     row.time += end - start;
     if (row.steps.at(-1) !== step) row.steps.push(step);
-    if (about !== null && named.size < named.add(`${key} ${about}`).size) row.about.push(about);
+    const name = `${key} ${about}`;
+    if (about !== null && !named.has(name)) row.about.push(about);
+    named.add(name);
   }
   const rank = ({ cause }: CauseRow) =>
     ORDER.includes(cause) ? ORDER.indexOf(cause) : ORDER.length;
