@@ -5,6 +5,7 @@ engine's log are machines that are as fast as the recorded one, behind the defau
 `draft_length`: shorter drafts of a row than those of an engine's log (`recorded_drafts.py`).
 """
 
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
@@ -103,6 +104,7 @@ class Replays(ABC):
                 self._kept[key] = self._replayed(dict(changes), machine)
             except (ConfigError, RequestError):
                 self._kept[key] = None
+            gc.collect()  # an engine and its requests refer to each other
             self._on_replay(len(self._kept))
         return self._kept[key]
 

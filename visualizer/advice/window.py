@@ -5,8 +5,10 @@ begin at a moment when the engine had no request, if there was one shortly befor
 requests, the queue and the cache of that moment. What requests wait before and after does not count.
 """
 
+from array import array
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
+from operator import add
 
 from engine.core.log.log import EventLog
 from engine.simulation.measures import FEWEST_FOR_P99
@@ -26,17 +28,15 @@ def window_of(log: EventLog, goal: Goal, most: int) -> tuple[EventLog, str]:
     returned as it is.
     """
     known = known_of(log)
-    numbers = [number for some in known.finished for number in some.number]
+    numbers = array("q", (number for some in known.finished for number in some.number))
     if len(numbers) <= most or not known.run.has_times:
         return log, ""
-    times = [*accumulate(_times(known, goal), initial=0.0)]
-    idle = [is_idle for some in known.plans for is_idle in some.is_after_idle]
-    arrived = [*accumulate((one for some in known.plans for one in some.arrived), initial=0)]
-    present = [
-        seats + waiting
-        for some in known.plans
-        for seats, waiting in zip(some.seats, some.waiting, strict=True)
-    ]
+    times = array("d", accumulate(_times(known, goal), initial=0.0))
+    idle, arrived, present = bytearray(), array("q", [0]), array("q")
+    for some in known.plans:
+        idle += bytes(some.is_after_idle)
+        arrived.extend(islice(accumulate(some.arrived, initial=arrived[-1]), 1, None))
+        present.extend(map(add, some.seats, some.waiting))
     while True:
         windows = range(len(numbers) - most + 1)
         first = max(windows, key=lambda at: times[at + most] - times[at])
@@ -58,9 +58,9 @@ def window_of(log: EventLog, goal: Goal, most: int) -> tuple[EventLog, str]:
 
 
 def _percent(share: float) -> str:
-    return (
-        f"{share:.0%}" if share >= 0.01 else f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
-    )
+    if share < 0.001:
+        return "less than 0.1%"
+    return f"{share:.0%}" if share >= 0.01 else f"{share:.1%}"
 
 
 def _times(known: Known, goal: Goal) -> Iterator[float]:

@@ -1,5 +1,6 @@
 """A report of a run: what limited it, since when, the slowest requests, what would have helped."""
 
+from array import array
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -76,10 +77,8 @@ class _Report:
         self._known = known_of(log)
         self._regimes = regimes_of(log, self._known)
         self._unit = self._known.unit
-        ends = [end or 0 for some in self._known.finished for end in some.end]
-        if self._unit != "us":
-            ends = [*range(1, len(ends) + 1)]
-        self._ends: list[float] = ends
+        ends = array("d", (end or 0 for some in self._known.finished for end in some.end))
+        self._ends = ends if self._unit == "us" else range(1, len(ends) + 1)
         self._began: int | None = None  # in microseconds since 1970
         for event in log[:1]:
             if isinstance(event, v.RunStarted) and self._unit == "us":

@@ -1,6 +1,7 @@
 """The run over time as SVG: how many requests wait and why, the seats, the KV blocks, preemptions."""
 
 import html
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -50,7 +51,7 @@ def _parts(
 ) -> list[_Part]:
     """Divide the steps among the parts of the run's time, which take `span` each."""
     steps = regimes.columns.steps
-    used = [blocks for one in known.plans for blocks in one.used]
+    used = array("q", (blocks for one in known.plans for blocks in one.used))
     parts = [_Part(defaultdict(float), defaultdict(float), []) for _ in range(_PARTS)]
     for index, (end, busy) in enumerate(zip(ends, steps.busy, strict=True)):
         level = {"seats": steps.seats[index], "blocks": used[index]}

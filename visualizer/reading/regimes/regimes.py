@@ -16,8 +16,10 @@ idle           the engine has no request for most of the time
 queue          requests wait, and a foreign log does not say why
 """
 
+import math
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -281,7 +283,7 @@ class _Maker:
                 for cause, amount in columns.amounts(index).items():
                     waited[cause] += amount * steps.busy[index]
         waited = +waited
-        queued = [index for index in within if steps.waiting[index]]
+        queued = array("q", (index for index in within if steps.waiting[index]))
         cause = max(waited, key=lambda one: waited[one], default="")
         victims = [(steps.number[i], request) for i, request in columns.victims if i in within]
         twice = [request for index, request in columns.twice if index in within]
@@ -289,7 +291,7 @@ class _Maker:
         empty = None
         if seats and queued and not self.knows.lacks("settings", "admissions"):
             empty = seats - sum(steps.seats[index] for index in queued) / len(queued)
-        late = [index for index in within if index >= _EDGE * len(steps.number)] or within
+        late = range(max(begin, math.ceil(_EDGE * len(steps.number))), end) or within
         worst = max(late, key=lambda index: (steps.preempted[index], steps.waiting[index], -index))
         has_rows = not self.knows.lacks("scheduled_tokens")
         return Regime(
@@ -317,5 +319,5 @@ class _Maker:
         )
 
 
-def _mean(steps: StepColumns, queued: list[int]) -> float:
+def _mean(steps: StepColumns, queued: Sequence[int]) -> float:
     return sum(steps.waiting[index] for index in queued) / len(queued) if queued else 0.0

@@ -14,7 +14,7 @@ from visualizer.indexed import facts
 from visualizer.indexed.known import IndexedKnown, Known, known_of
 
 _ROWS = {"prefill", "catchup", "decode"}
-_KEPT = 100_000  # steps as objects, because requests that are asked about have many in common
+_KEPT = 10_000  # steps as objects, because requests that are asked about have many in common
 _NEIGHBOURS = 3  # decode-only steps before and after a step that its decodes are compared with
 
 
@@ -166,7 +166,7 @@ class StepTable:
         self._head, self._reason = array("i"), array("h")  # -1: no request was blocked
         self._reasons: dict[str, int] = {}
         self._skipped: dict[int, list[tuple[int, str]]] = {}
-        self._step = lru_cache(_KEPT)(self._made)
+        self._step = lru_cache(_KEPT)(self.made)
 
     def __len__(self) -> int:
         return len(self._number)
@@ -213,7 +213,8 @@ class StepTable:
         """What the steps here tell about each other."""
         return OthersPrefill(self._decodes, self._prefills, self._failed, self.took)
 
-    def _made(self, index: int) -> Step:
+    def made(self, index: int) -> Step:
+        """Make a step of its columns."""
         at = self._before + index
         times: list[Any] = [at, at, at + 1, at + 1]
         if self._is_timed:
@@ -248,20 +249,23 @@ class StepParts:
     def __init__(self, known: IndexedKnown) -> None:
         self._known = known
         self._ends = [one.finished for one in known.extents]
-        self._having: dict[
-            int, list[int]
-        ] = {}  # the parts with steps that decode for so many alone
+        # The parts with steps that only decode, by the number of requests in them.
+        self._having: dict[int, list[int]] = {}
         for number, one in enumerate(known.extents):
             for size in one.sizes:
                 self._having.setdefault(size, []).append(number)
         self._parts: dict[int, StepTable] = {}
+        self._step = lru_cache(_KEPT)(self._made)  # of all parts together
 
     def __len__(self) -> int:
         return self._ends[-1]
 
     def __getitem__(self, index: int) -> Step:
-        number, first = self._place(index if index >= 0 else index + len(self))
-        return self._part(number)[index - first]
+        return self._step(index if index >= 0 else index + len(self))
+
+    def _made(self, index: int) -> Step:
+        number, first = self._place(index)
+        return self._part(number).made(index - first)
 
     def index_of(self, number: int) -> int:
         """See `LatestSteps`."""

@@ -167,7 +167,7 @@ class Waterfall:
         """Return the requests that took longest, those `among` all. No others get spans."""
         lives = (one for one in self._records.outlines() if among is None or one.id in among)
         totals = ((total_of(self._records, one), -one.id) for one in lives)
-        return [self[-id_] for _total, id_ in nlargest(count, totals)]
+        return [self.alone(-id_) for _total, id_ in nlargest(count, totals)]
 
     def __iter__(self) -> Iterator[RequestTime]:
         times = (self[request] for request in self.requests)
