@@ -25,14 +25,14 @@ HELLO = [{"role": "user", "content": "Hello"}]
 STREAMED = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "seed": 5}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "teaching": ("/v1/completions", {"prompt": "x", "max_tokens": 6}),
+    "teaching": ("/v1/completions", {"prompt": "x", "max_tokens": 24}),
     "stops": (
         "/v1/completions",
         STREAMED | {"prompt": "x", "max_tokens": 20, "temperature": 0, "return_token_ids": True},
     ),
     "logprobs": (
         "/v1/completions",
-        STREAMED | {"prompt": "xy", "max_tokens": 4, "logprobs": 2, "echo": True},
+        STREAMED | {"prompt": "xy", "max_tokens": 24, "logprobs": 2, "echo": True},
     ),
     "samples": (
         "/v1/completions",
@@ -119,11 +119,14 @@ def merged(pieces: list[Any]) -> Any:
     pieces = [piece for piece in pieces if piece is not None]
     if not pieces:
         return None
-    if isinstance(pieces[0], str | list):
-        whole = pieces[0]
-        for piece in pieces[1:]:
-            whole = whole + piece
-        return whole
+    if isinstance(pieces[0], str):
+        return "".join(pieces)
+    if isinstance(pieces[0], list):
+        parts = [part for piece in pieces for part in piece]
+        if not parts or not isinstance(parts[0], dict) or "index" not in parts[0]:
+            return parts
+        calls = dict.fromkeys(part["index"] for part in parts)  # their pieces depend on time
+        return [merged([part for part in parts if part["index"] == call]) for call in calls]
     if isinstance(pieces[0], dict):
         names = dict.fromkeys(name for piece in pieces for name in piece)
         return {name: merged([piece.get(name) for piece in pieces]) for name in names}
