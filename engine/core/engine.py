@@ -219,8 +219,8 @@ class Engine:
             end_ids |= self.tokenizer.eos_ids
         bad_words = bad_word_ids(params, self.tokenizer) if params.bad_words else ()
         texts = self.tokenizer.pieces(tokens)
-        first = self._next_id
-        for part in split_samples(params, self.config.max_batch_size):
+        first, seats = self._next_id, self.config.max_batch_size
+        for part in [params] if params.samples <= seats else split_samples(params, seats):
             request = Request(
                 id=self._next_id,
                 tokens=tokens[:],

@@ -256,8 +256,9 @@ class Loop:
             self.scheduler.running.remove(request)
         else:
             self.scheduler.waiting.remove(request)
-        if (processor := self.outputs.pop(request.id, None)) is not None:
-            processor.close()
+        processor = self.outputs.pop(request.id, None)
+        if processor is not None and request.params.stop:
+            processor.deliver_held_text()
         self.cache.free(request)
         self.emit(RequestFinished(request.id, reason, request.error, matched))
         if self.cache.tiers is not None:

@@ -167,7 +167,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split_samples(params: SamplingParams, seats: int) -> list[SamplingParams]:
-    """Divide samples among requests that each fit into a batch with this many seats.
+    """Divide more samples than a batch has seats among requests that each fit into it.
 
     The first request has as many samples as there are seats, and they fork from one prompt. Each
     further sample is a request of its own, which finds the prompt in the prefix cache. If the caller
@@ -177,8 +177,6 @@ def split_samples(params: SamplingParams, seats: int) -> list[SamplingParams]:
     Differs from vLLM, which turns every sample into a request of its own
     (`vllm/v1/engine/parallel_sampling.py`).
     """
-    if params.samples <= seats:
-        return [params]
     ranking = params.best_of is not None
     parts = []
     for first in (0, *range(seats, params.samples)):

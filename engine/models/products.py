@@ -46,8 +46,8 @@ Product = Callable[
 _MANY_TOKENS = 256
 _TILE = 2**19  # values in a tile, 2 MB as float32; half to a whole L3 share of a core
 _LARGE_TILE = 2**21  # for many tokens, each call should do more work
-# Numbers of tokens for which MKL is faster with a larger one if the weights come first.
-_PADDED = {3: 4, 7: 8} | dict.fromkeys(range(11, 16), 16)
+# Numbers of tokens with which MKL is faster after so many more if the weights come first.
+_PADDING = {3: 1, 7: 1, 11: 5, 12: 4, 13: 3, 14: 2, 15: 1}
 # oneDNN compiles code for each number of tokens, so large ones are padded to a multiple.
 _FEW_TOKENS, _MULTIPLE = 32, 8
 
@@ -85,7 +85,10 @@ def weights_first(weight: Tensor, bias: Tensor | None, activations: torch.dtype)
         return None
 
     def product(x: Tensor) -> Tensor:
-        y = torch.mm(weight, _padded(x).t())[:, : len(x)].t().contiguous()
+        tokens = len(x)
+        if padding := _PADDING.get(tokens):
+            x = F.pad(x, (0, 0, 0, padding))
+        y = torch.mm(weight, x.t())[:, :tokens].t().contiguous()
         return y if bias is None else y.add_(bias)
 
     return product
@@ -116,11 +119,12 @@ def tiled_product(x: Tensor, weight: Tensor) -> Tensor:
         for tile, part in zip(torch.split(weight, rows), torch.split(y, rows, dim=1), strict=True):
             torch.mm(x, _widened(tile).t(), out=part)
         return y
-    padded = _padded(x)
-    y = x.new_empty(len(weight), len(padded))
+    if padding := _PADDING.get(tokens):
+        x = F.pad(x, (0, 0, 0, padding))
+    y = x.new_empty(len(weight), len(x))
     rows = max(1, _TILE // columns)
     for tile, part in zip(torch.split(weight, rows), torch.split(y, rows), strict=True):
-        torch.mm(_widened(tile), padded.t(), out=part)
+        torch.mm(_widened(tile), x.t(), out=part)
     return y[:, :tokens].t().contiguous()
 
 
@@ -222,12 +226,6 @@ PRODUCTS: dict[str, Callable[[Tensor, Tensor | None, torch.dtype], Product | Non
     "packed": packed,
     "half": half,
 }
-
-
-def _padded(x: Tensor) -> Tensor:
-    tokens = len(x)
-    padding = _PADDED.get(tokens, tokens) - tokens
-    return F.pad(x, (0, 0, 0, padding)) if padding else x
 
 
 def _widened(tile: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 from engine.core.compute.batch import Batch, Group
 from engine.core.compute.device import CPU
 from engine.core.compute.kv_cache import KVCache
-from engine.core.compute.mirror import MirroredAttention
+from engine.core.compute.mirror import Mirror, MirroredAttention
 from engine.models.loader import open_model
 from engine.models.threads import set_threads
 from engine.parallel.decoder import ParallelDecoder
@@ -115,6 +115,7 @@ class Worker:
             num_window_pages=pages,
             codec=self._model.kv_codec(kv_dtype),
         )
+        cache.mirror = Mirror(self._model.config, cache)
         self._model.prepare(positions)
         return cache.page_shape, cache.page_bytes, cache.nbytes, self._model.fingerprint
 

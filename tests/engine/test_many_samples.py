@@ -57,7 +57,6 @@ def test_the_parts_of_a_request() -> None:
         (1, 1, 13),
         (1, 1, 14),
     ]
-    assert split_samples(params, 5) == [params]
     asked = SamplingParams(n=2, best_of=7, max_tokens=6, temperature=1.0, seed=3)
     done = make_engine().complete([PROMPT, PROMPT[:5]], asked, progress=False)
     assert len({tuple(one.token_ids) for one in done}) == 4

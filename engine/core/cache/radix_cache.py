@@ -156,10 +156,9 @@ class RadixCache(KVCacheManager):
             parent = self._insert_node(request, parent, start, prompt_end)
             start = prompt_end
         is_output = start > prompt_end and parent.writer == (request.id, request.preemptions)
-        if is_output and self.tree.can_extend(parent):
-            blocks = request.block_table[start:end]
+        tokens, blocks = request.tokens[start * size : end * size], request.block_table[start:end]
+        if is_output and self.tree.extend(parent, tokens, blocks):
             self.pool.share(blocks)
-            self.tree.extend(parent, request.tokens[start * size : end * size], blocks)
             self._lock(request, parent)
             self._emit(v.RadixExtended(request.id, parent.id, blocks))
         else:

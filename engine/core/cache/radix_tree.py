@@ -144,15 +144,16 @@ class RadixTree:
         self.unlocked_blocks += len(blocks)
         return node
 
-    def can_extend(self, node: RadixNode) -> bool:
-        """Return whether the sole owner of a leaf's lock may extend its edge in place."""
-        return node is not self.root and not node.children and node.lock_ref == 1
+    def extend(self, node: RadixNode, tokens: list[int], blocks: list[int]) -> bool:
+        """Append tokens and blocks to the edge of a leaf whose lock has a single owner.
 
-    def extend(self, node: RadixNode, tokens: list[int], blocks: list[int]) -> None:
-        """Append tokens and blocks to the edge of a leaf."""
-        assert self.can_extend(node)
+        Returns False, and changes nothing, for any other node.
+        """
+        if node is self.root or node.children or node.lock_ref != 1:
+            return False
         node.tokens += tokens
         node.blocks += blocks
+        return True
 
     def _new_node(
         self, parent: RadixNode, tokens: list[int], blocks: list[int], extra_key: tuple[str, ...]
@@ -160,7 +161,7 @@ class RadixTree:
         node = RadixNode(self._next_id, parent, list(tokens), list(blocks), extra_key=extra_key)
         self._next_id += 1
         self.nodes[node.id] = node
-        parent.children[self._key(node)] = node
+        parent.children[(*extra_key, *node.tokens[: self.block_size])] = node
         return node
 
     def _key(self, node: RadixNode) -> tuple[int | str, ...]:

@@ -48,9 +48,8 @@ class MirroredAttention:
         self._slots: dict[int | None, Tensor] = {}
         self._groups: dict[int | None, list[tuple[slice, _Region | _Prompts | PagedGroup]]] = {}
         has_own_kv = not config.num_kv_shared_layers  # in each layer
-        if kv_cache.mirror is None:
-            kv_cache.mirror = Mirror(config, kv_cache)
-        regions = kv_cache.mirror.update(batch.groups)
+        assert kv_cache.mirror is not None, "made with the KV memory"
+        regions = kv_cache.mirror.update(batch.groups, kv_cache)
         for layer, window in enumerate(config.windows):
             if window in self._slots:
                 continue
@@ -129,10 +128,13 @@ class Mirror:
     """The regions of the groups that decode; it is empty until the first of them does.
 
     max_tokens  the most token slots of all regions together
+
+    It does not refer to the KV cache, which refers to it: a cycle would keep the memory of both for a
+    while after their last use.
     """
 
     def __init__(self, config: ModelConfig, kv_cache: KVCache) -> None:
-        self._config, self._kv_cache = config, kv_cache
+        self._config = config
         self.max_tokens = kv_cache.num_blocks * kv_cache.block_size
         self._layers = [one for one in config.layers_with_kv if config.windows[one] is None]
         self._regions: list[_Region] = []
@@ -142,7 +144,7 @@ class Mirror:
         for region in self._regions:
             region.rows = {}
 
-    def update(self, groups: list[Group]) -> "dict[int, _Region]":
+    def update(self, groups: list[Group], kv_cache: KVCache) -> "dict[int, _Region]":
         """Return the regions of the groups that decode and fit, by the index of a group's first token.
 
         A region has the context of each row, without its new token.
@@ -180,9 +182,9 @@ class Mirror:
                 tokens = min(longest + _ROOM, left // count)
                 if tokens < longest:
                     continue
-                region = _Region(self._config, self._kv_cache, self._layers, count, tokens)
+                region = _Region(self._config, kv_cache, self._layers, count, tokens)
                 left -= count * tokens
-            region.update(group)
+            region.update(group, kv_cache)
             regions[group.tokens.start] = region
         self._regions = list(regions.values())
         return regions
@@ -212,7 +214,7 @@ class _Region:
         self, config: ModelConfig, cache: KVCache, layers: list[int], places: int, tokens: int
     ) -> None:
         """`layers` are those with KV of their own and without a window."""
-        self._config, self._kv_cache, self._layers = config, cache, layers
+        self._config, self._layers, self._parts = config, layers, cache.parts
         self._kv_heads, self._head_dim = cache.shapes[layers[0]]
         self._sharing = config.num_heads // self._kv_heads
         self.rows: dict[int, _Row] = {}
@@ -221,9 +223,9 @@ class _Region:
         self._memory = cache.tensor.new_zeros(shape, dtype=cache.activation_dtype)
         self._by_slot = dict(zip(layers, self._memory.flatten(1, 4), strict=True))
 
-    def update(self, group: Group) -> None:
+    def update(self, group: Group, cache: KVCache) -> None:
         """Copy the contexts that are missing, and prepare the step."""
-        count, longest, size = len(group.requests), group.seq_lens[-1], self._kv_cache.block_size
+        count, longest, size = len(group.requests), group.seq_lens[-1], cache.block_size
         before, self.rows = self.rows, {}  # no copy is valid if Ctrl-C interrupts this
         rows, missing, empty = dict[int, _Row](), list[int](), {*range(count)}
         for request, table, end in zip(
@@ -237,14 +239,14 @@ class _Region:
                 missing.append(request)
         for request in missing:
             rows[request] = row = rows[request]._replace(place=empty.pop())
-            self._copy(row)
+            self._copy(row, cache)
         if missing or [*before] != group.requests:
             self._lay_out(rows)
         else:
             self._index += 1
         # This step's part of the memory: keys and values of each layer.
         views = self._memory[:, :, :count, :, :longest].flatten(0, 1).unbind()
-        parts = self._kv_cache.parts
+        parts = self._parts
         contexts = zip(views[::parts], views[parts - 1 :: parts], strict=True)
         self._contexts = dict(zip(self._layers, contexts, strict=True))
         self._mask: Tensor | None = None
@@ -254,11 +256,11 @@ class _Region:
             self._mask = self._hidden[..., :longest].expand(-1, -1, self._sharing, -1)
         self.rows = rows
 
-    def _copy(self, row: _Row) -> None:
+    def _copy(self, row: _Row, cache: KVCache) -> None:
         """Copy all positions of a row from their blocks, except for the last: it is computed next."""
-        cache, length = self._kv_cache, row.length - 1
+        length = row.length - 1
         blocks = torch.tensor(row.table, device=cache.tensor.device)
-        shape = len(row.table) * cache.block_size, cache.parts, self._kv_heads, -1
+        shape = len(row.table) * cache.block_size, self._parts, self._kv_heads, -1
         for memory, layer in zip(self._memory[:, :, row.place], self._layers, strict=True):
             slots = cache.by_block[layer].index_select(0, blocks).view(shape)
             if cache.codec is not None:
@@ -278,7 +280,7 @@ class _Region:
         self._row: Tensor | None = None if in_order else place.argsort()
         # Where the heads of a row's new keys and values go, as indexes of `[slots, head_dim]`.
         newest = torch.tensor(lengths, device=device) - 1
-        kind = torch.arange(self._kv_cache.parts, device=device)[:, None] * self.places
+        kind = torch.arange(self._parts, device=device)[:, None] * self.places
         head = torch.arange(heads, device=device)
         index = ((kind + place[:, None, None]) * heads + head) * tokens + newest[:, None, None]
         self._index = index.flatten()

@@ -17,7 +17,7 @@ import torch
 from engine.core.compute.batch import Batch, make_batch
 from engine.core.compute.device import dtype_name
 from engine.core.compute.kv_cache import KVCache
-from engine.core.compute.mirror import MirroredAttention
+from engine.core.compute.mirror import Mirror, MirroredAttention
 from engine.core.compute.model import (
     Attend,
     Model,
@@ -133,6 +133,7 @@ class TorchRunner:
             num_window_pages=num_window_pages,
             codec=codec,
         )
+        self.kv_cache.mirror = Mirror(config, self.kv_cache)
         self._model.prepare(min(config.max_context, num_blocks * block_size))
 
     def map_window_pages(self, pages: Sequence[tuple[int, int]]) -> None:

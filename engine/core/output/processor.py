@@ -118,8 +118,8 @@ class OutputProcessor:
             answered = 0 if self._tool is None else len(self._tool.feed(token))
         return new
 
-    def close(self) -> None:
-        """Deliver the held-back text when the request has ended."""
+    def deliver_held_text(self) -> None:
+        """Deliver the text that was held back for stop strings; the request has ended."""
         held = self._stops.flush() if self._stops else ""
         if held:
             self.request.delivered[-1] += held

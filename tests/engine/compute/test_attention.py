@@ -14,7 +14,7 @@ from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute import mirror
 from engine.core.compute.batch import make_batch
 from engine.core.compute.kv_cache import KVCache
-from engine.core.compute.mirror import MirroredAttention
+from engine.core.compute.mirror import Mirror, MirroredAttention
 from engine.core.compute.model import ModelConfig
 from engine.core.compute.paged_attention import PagedAttention, ReferenceAttention
 from engine.core.compute.torch_runner import TorchRunner
@@ -59,6 +59,7 @@ def random_rows(rng, block_size):
 def cache_of(config, rows, block_size, seed):
     """A KV cache with the earlier tokens of `rows`, and NaN in every other slot."""
     cache = KVCache(config, BLOCKS, block_size, torch.float32)
+    cache.mirror = Mirror(config, cache)
     computed = torch.randn(cache.tensor.shape, generator=torch.manual_seed(seed))
     cache.tensor.fill_(float("nan"))
     for row in rows:
@@ -91,6 +92,7 @@ def with_window_pages(config, rows, block_size, seed):
     ]
     pages = random.Random(seed).sample(range(len(needed)), len(needed))
     cache = KVCache(config, BLOCKS, block_size, torch.float32, num_window_pages=len(needed))
+    cache.mirror = Mirror(config, cache)
     cache.map_window_pages(list(zip(needed, pages, strict=True)))
     slides = [layer for layer in range(2) if config.windows[layer] is not None]
     cache.tensor.copy_(full.tensor[[layer for layer in range(2) if layer not in slides]])
