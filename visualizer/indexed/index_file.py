@@ -22,6 +22,7 @@ import secrets
 import struct
 import tempfile
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -36,7 +37,7 @@ from msgspec.structs import replace
 import underglass
 from engine.cluster.events import AnyClusterEvent
 from engine.core.log import Event, LogError, State
-from engine.core.log.vocabulary import AnyEvent, Keyframe, RunStarted
+from engine.core.log.vocabulary import AnyEvent, Keyframe, PrefixAdopted, RunStarted
 from visualizer.indexed.chunk import checked, deflate, inflate, pack_events, unpack_events
 from visualizer.indexed.collector import Collector
 from visualizer.indexed.extents import Extent, extent_of
@@ -102,6 +103,7 @@ class Directory(msgspec.Struct):
     slices      the states without their tokens
     answers     what was asked of the log before, by question; see `IndexFile.answer`
     damage      what of the log cannot be read, in words
+    adopts      whether prefixes were cached that no request of the log had computed
     """
 
     vocabulary: int
@@ -118,6 +120,7 @@ class Directory(msgspec.Struct):
     slices: list[SavedKeyframe] = []
     answers: dict[str, Any] = {}
     damage: list[str] = []
+    adopts: bool = False
 
 
 def vocabulary_of(*, cluster: bool) -> Any:
@@ -218,6 +221,8 @@ class IndexWriter:
     def _write_chunk(self) -> None:
         assert self.directory is not None
         events, self._events = self._events, []
+        adopts = (PrefixAdopted, Keyframe)
+        self.directory.adopts |= any(isinstance(event, adopts) for event in events)
         packed = pack_events(events, vocabulary_of(cluster=self.directory.cluster))
         self.directory.chunks.append(Chunk(*self._write(packed), len(events), self._collector.step))
         if self._told is not None:
@@ -338,7 +343,12 @@ class IndexFile:
     def _begin(self, begin: int) -> None:
         self.end_of_chunks = begin
         self.ends = list(accumulate(chunk.events for chunk in self.directory.chunks))
+        self._steps = [chunk.step for chunk in self.directory.chunks]
         self.vocabulary = vocabulary_of(cluster=self.directory.cluster)
+
+    def chunk_of(self, step: int) -> int:
+        """Return the number of the chunk in which a step starts; after the last step, the next one."""
+        return bisect_left(self._steps, step)
 
     def part(self, part: Part, what: str) -> bytes:
         """Return the bytes of a part. Raises LogError, which names `what`, if it is damaged."""

@@ -166,7 +166,7 @@ class IndexedKnown(Known):
 
     def agreements(self, tokens: list[int]) -> Iterator[tuple[Request, int]]:
         """Yield each request, and how many first tokens it has in common with others."""
-        needed = {"id", "index", "root", "admitted", "finished", "extra_key"}
+        needed = {"id", "index", "root", "admitted", "finished", "preemptions", "extra_key"}
         for number in range(len(self.extents)):
             requests = self._requests_in(number, {*Request.__struct_fields__} - needed)
             if requests:

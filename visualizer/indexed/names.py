@@ -1,8 +1,11 @@
 """The names of a log's requests. With an index, each is read where it is asked for."""
 
 import re
+import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +40,11 @@ class NameParts:
     def __init__(self, index: "IndexFile") -> None:
         self._index = index
         self._ranges = [(one.least, one.most) for one in index.directory.extents]
+        # A request's part is not before the first one with as high an id, nor after the last one with
+        # as low an id.
+        self._highest = list(accumulate((most for _, most in self._ranges), max))
+        lowest = (least if least <= most else sys.maxsize for least, most in reversed(self._ranges))
+        self._lowest = list(accumulate(lowest, min))[::-1]
         self._part = lru_cache(_KEPT)(self._read)
 
     def find(self, request: int) -> tuple[int, Name] | None:
@@ -45,7 +53,8 @@ class NameParts:
         None: there is no such request.
         """
         around = None
-        for number, (least, most) in enumerate(self._ranges):
+        begin, end = bisect_left(self._highest, request), bisect_right(self._lowest, request)
+        for number, (least, most) in enumerate(self._ranges[begin:end], begin):
             if least <= request <= most:
                 names, parents = self._part(number)
                 if (own := names.get(request)) is not None:

@@ -1,6 +1,5 @@
 """The part of a long log that is replayed: the steps that are asked for, or else the last ones."""
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import accumulate
 from statistics import fmean
@@ -84,9 +83,8 @@ def replayed_cluster(log: ClusterLog, events: Iterable[AnyClusterEvent]) -> tupl
 def begin_of(log: EventLog, step: int) -> int:
     """Return the index of the event with which a step starts, or the length of the log."""
     begin = 0
-    if isinstance(log, IndexedLog):
-        number = bisect_left([one.step for one in log.index.directory.chunks], step)
-        begin = log.index.ends[number - 1] if number else 0
+    if isinstance(log, IndexedLog) and (chunk := log.index.chunk_of(step)):
+        begin = log.index.ends[chunk - 1]
     return _next_step(log, begin, step) if step > 1 else 0
 
 

@@ -4,7 +4,7 @@
 request's preemption, its admission, and earlier evictions of its prefix.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from engine.core.config import EngineConfig
@@ -12,8 +12,10 @@ from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.state import common_length
+from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.reading.messages import slot_words, wasted_words
 from visualizer.reading.rows import OutputTokenRow, token_rows
+from visualizer.reading.why.evicted_indexed import Sharing
 from visualizer.reading.why.shortfall import Shortfall, is_scored, shortfall
 
 _AT_ONCE = 1024  # events
@@ -41,8 +43,12 @@ class Preemption:
 
 @dataclass(slots=True)
 class Eviction:
-    """An eviction from a cached prefix of the request, which was `tokens` long until then."""
+    """An eviction from a cached prefix of the request: of what follows its first `begin` tokens.
 
+    tokens  how long the prefix was until then
+    """
+
+    begin: int
     tokens: int
     step: int
     event: v.RadixEvicted | v.BlockEvicted
@@ -76,6 +82,18 @@ class Admission:
     scored: bool = False
     adopted: tuple[int, str] = (0, "")
 
+    def useful(self, size: int) -> int:
+        """Return how many tokens in whole blocks were cached."""
+        # With sliding layers, the cache may have more tokens than the request can use.
+        return max(self.found, self.agree // size * size)
+
+    def lose(self, evictions: Iterable[Eviction], size: int) -> None:
+        """Note the last eviction of the block after those that were cached."""
+        useful = self.useful(size)
+        for one in evictions:
+            if one.begin <= useful < one.usable(self, size):
+                self.lost = one
+
 
 @dataclass(slots=True)
 class Facts:
@@ -108,8 +126,9 @@ class Facts:
     def of(cls, log: EventLog, request: int, at: int) -> "Facts":
         """Return the facts about `request` in the step whose step_scheduled is event `at` of `log`.
 
-        The log is folded from its beginning only if the request is admitted in the step: any earlier
-        eviction may then be the reason why no more of its prompt is cached.
+        If the request is admitted in the step, any earlier eviction may be the reason why no more of
+        its prompt is cached. So the log is folded from its beginning then; with an index, only around
+        the step and around that eviction.
         """
         event, first = log[at], log.next_seq - len(log)
         assert isinstance(event, v.StepScheduled)
@@ -118,7 +137,8 @@ class Facts:
         if admitted := _is_admitted(log, request, at):
             own = log.state(first + at).requests[request]
             tokens, key = own.tokens, own.extra_key
-        begin, facts.state = (0, State()) if admitted else _begin(log, at)
+        begin = _begin(log, at, is_admitted=admitted)
+        facts.state = log.state(first + begin - 1) if begin else State()
         for before in _between(log, begin, at + 1):
             match before:
                 case v.StepStarted():
@@ -126,12 +146,8 @@ class Facts:
                     facts.slot = ""
                 case v.AdapterChanged():
                     facts.slot = facts.slot or slot_words([before], request)
-                case v.RadixEvicted() | v.BlockEvicted() if (
-                    admitted and facts.state.prefix_key(before.node) == key
-                ):
-                    prefix = facts.state.prefix_tokens(before.node)
-                    agree = common_length(prefix, tokens)
-                    lost.append(Eviction(agree, facts.state.step, before))
+                case v.RadixEvicted() | v.BlockEvicted() if admitted:
+                    _note_eviction(lost, facts.state, before, tokens, key)
                 case v.EventsMissing():
                     facts.gaps.append(before)
                 case v.StepScheduled() if facts.state.seq + 1 < first + at:
@@ -144,6 +160,8 @@ class Facts:
                     facts.admission = _admission(facts.state, before, lost)
                     facts.admission.scored = is_scored(facts.state.requests[request])
             facts.state.apply(before)
+        if facts.admission is not None and isinstance(log, IndexedLog):
+            _find_lost(log, begin, request, facts)
         facts.wasted = wasted_words(facts.state, _between(log, at + 1, len(log)), request)
         later = _between(log, at + 1, len(log))
         ends = (one for one in later if isinstance(one, v.StepFinished))
@@ -224,10 +242,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
             if other.id != request.id and blocks & set(other.block_table)
         ],
     )
-    for eviction in lost:
-        # With sliding layers, the cache may have more tokens than the request can use.
-        if eviction.usable(admission, size) > max(admission.found, admission.agree // size * size):
-            admission.lost = eviction
+    admission.lose(lost, size)
     return admission
 
 
@@ -237,14 +252,46 @@ def _between(log: EventLog, begin: int, end: int) -> Iterator[v.Event]:
         yield from log[at : min(end, at + _AT_ONCE)]
 
 
-def _begin(log: EventLog, at: int) -> tuple[int, State]:
-    """Return the index after the step_scheduled before event `at`, and the state there."""
-    at -= 1
-    while at > 0 and not isinstance(log[at], v.StepScheduled):
-        at -= 1
-    if at <= 0:
-        return 0, State()
-    return at + 1, log.state(log.next_seq - len(log) + at)
+def _begin(log: EventLog, at: int, *, is_admitted: bool) -> int:
+    """Return the index of the first event that is needed for event `at`, a step_scheduled."""
+    begin = at
+    while begin > 0 and not isinstance(log[begin - 1], v.StepScheduled):
+        begin -= 1
+    if not is_admitted:
+        return begin
+    if isinstance(log, IndexedLog) and not log.index.directory.adopts:
+        return log.keyframe_before(begin)
+    return 0
+
+
+def _find_lost(log: IndexedLog, begin: int, request: int, facts: Facts) -> None:
+    """Find the eviction that an admission suffers from before the index `begin`, if none is known."""
+    admission, own, size = facts.admission, facts.state.requests[request], facts.state.block_size
+    assert admission is not None
+    prefix = admission.useful(size) + size
+    if admission.lost is not None or prefix > admission.most or not begin:
+        return
+    sharing = Sharing.of(log, own.tokens[:prefix], own.extra_key, size)
+    for some in sharing.evictions(prefix, begin):
+        early = log.keyframe_before(some.start)
+        state = log.state(log.next_seq - len(log) + early - 1) if early else State()
+        lost = list[Eviction]()
+        for event in _between(log, early, some.stop):
+            _note_eviction(lost, state, event, own.tokens, own.extra_key)
+            state.apply(event)
+        admission.lose(lost, size)
+        if admission.lost is not None:
+            return
+
+
+def _note_eviction(
+    lost: list[Eviction], state: State, event: v.Event, tokens: list[int], key: list[str]
+) -> None:
+    """Add an event to `lost` if it evicts a prefix that may be one of `tokens`, after `state`."""
+    if isinstance(event, v.RadixEvicted | v.BlockEvicted) and state.prefix_key(event.node) == key:
+        path = state.prefix_tokens(event.node)
+        begin = len(path) - len(state.nodes[event.node].tokens)
+        lost.append(Eviction(begin, common_length(path, tokens), state.step, event))
 
 
 def _is_admitted(log: EventLog, request: int, at: int) -> bool:

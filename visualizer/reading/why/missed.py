@@ -70,21 +70,38 @@ class Search:
         self.state, self.prompts, self.own = state, prompts, prompts.own
         # The last eviction of each block of the prompt, by its index.
         self.evicted: dict[int, tuple[int, _Eviction]] = {}
+        self.admitted: v.Admitted | None = None
 
     def answer(self, log: Iterable[v.Event]) -> WhyMissed:
         """Fold up to the admission and look at that moment."""
         root, events = self.prompts.asked, iter(log)
+        self.admitted = self.fold(events)
+        if self.admitted is not None:
+            later = takewhile(lambda one: not isinstance(one, v.StepScheduled), events)
+            moved = moved_words(later, root, self.state.block_size)
+            return replace(self._admitted(self.admitted), moved=moved)
+        kind: MissKind = "waiting" if root in self.prompts.arrived else "before"
+        return WhyMissed(request=self.id, kind=kind, names=self.names)
+
+    def fold(self, events: Iterable[v.Event]) -> v.Admitted | None:
+        """Fold events, and note evictions, up to the request's admission, which is returned."""
         for event in events:
-            if isinstance(event, v.Admitted) and event.request == root and not event.resumed:
-                answer = self._admitted(event)
-                later = takewhile(lambda one: not isinstance(one, v.StepScheduled), events)
-                return replace(answer, moved=moved_words(later, root, self.state.block_size))
-            if isinstance(event, v.RadixEvicted | v.BlockEvicted):
+            if isinstance(event, v.Admitted):
+                if event.request == self.prompts.asked and not event.resumed:
+                    return event
+            elif isinstance(event, v.RadixEvicted | v.BlockEvicted):
                 self._note_eviction(event)
             self.state.apply(event)
             self.prompts.note(event, self.state)
-        kind: MissKind = "waiting" if root in self.prompts.arrived else "before"
-        return WhyMissed(request=self.id, kind=kind, names=self.names)
+        return None
+
+    def evicted_before(
+        self, evicted: dict[int, tuple[int, _Eviction]], answer: WhyMissed
+    ) -> WhyMissed:
+        """Return an answer with evictions that were before the events that it is from."""
+        self.evicted = evicted
+        assert self.admitted is not None
+        return replace(self._admitted(self.admitted), moved=answer.moved)
 
     def _note_eviction(self, event: v.RadixEvicted | v.BlockEvicted) -> None:
         state, size = self.state, self.state.block_size

@@ -3,11 +3,11 @@
 Of what came before that keyframe, three things matter. The state is in the keyframe. What ended
 requests have in common with this one follows from the facts of the index. And a block that was evicted
 earlier had been cached by a request with the same prefix: while there is such a request, but no other
-reason is found, the search begins again before its end, and then twice as far away each time.
+reason is found, its eviction is looked up (`evicted_indexed.py`). Only for a prefix that no request of
+the log computed, the search begins again further back, and then twice as far away each time.
 """
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
@@ -19,6 +19,7 @@ from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.indexed.known import IndexedKnown, known_of
 from visualizer.indexed.part import begin_of
 from visualizer.logs import settings_of
+from visualizer.reading.why.evicted_indexed import Sharing
 from visualizer.reading.why.miss import WhyMissed
 from visualizer.reading.why.missed import Search
 from visualizer.reading.why.prompts import Prompts, Similar, Tokens, with_hashes
@@ -43,38 +44,41 @@ def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -
         begin = keyframes[-back]
         state = log.state(others.first + begin - 1)
         search = Search(request, names, others.prompts(state), state)
-        answer = search.answer(_from(log, begin))
-        end = others.last_end(begin, answer.found)
-        if answer.kind in _SETTLED or (end is None and not _adopts(log)):
+        answer = search.answer(_from(log, begin, len(log)))
+        if answer.kind in _SETTLED:
             return answer
-        back = max(2 * back, len(keyframes) - bisect_right(keyframes, end or 0) + 1)
+        for some in others.sharing.evictions(answer.found + others.size, begin):
+            early = log.keyframe_before(some.start) or 1  # the log's first event has the settings
+            state = log.state(others.first + early - 1)
+            older = Search(request, names, others.prompts(state), state)
+            older.fold(_from(log, early, some.stop))
+            if answer.found // others.size in older.evicted:
+                return search.evicted_before(older.evicted, answer)
+        if not log.index.directory.adopts:
+            return answer
+        back *= 2
     return None
-
-
-def _adopts(log: IndexedLog) -> bool:
-    """Return whether prefixes were cached that no request of the log had computed."""
-    adopts = lambda: next(log.each(v.PrefixAdopted), None) is not None  # noqa: E731
-    return bool(log.index.answer("has adopted prefixes", adopts))
 
 
 def _admission(log: IndexedLog, root: Request) -> int:
     """Return the index of a request's first admission; 0 if the log does not have it."""
     begin = begin_of(log, root.admitted[0]) if root.admitted else len(log)
-    for at, event in enumerate(_from(log, begin), begin):
+    for at, event in enumerate(_from(log, begin, len(log)), begin):
         if isinstance(event, v.Admitted) and event.request == root.id:
             return at
     return 0
 
 
-def _from(log: IndexedLog, begin: int) -> Iterator[v.Event]:
-    """Yield the events from an index on."""
-    return chain.from_iterable(log[at : at + _READ] for at in range(begin, len(log), _READ))
+def _from(log: IndexedLog, begin: int, end: int) -> Iterator[v.Event]:
+    """Yield log[begin:end]."""
+    return chain.from_iterable(log[at : min(end, at + _READ)] for at in range(begin, end, _READ))
 
 
 class _Others:
     """What other requests that have ended have in common with the one asked about.
 
     first  the number of the log's first event
+    size   of a block, in tokens
     """
 
     def __init__(
@@ -82,13 +86,18 @@ class _Others:
     ) -> None:
         self.first = log.next_seq - len(log)
         self._known, self._asked = known, asked
-        self._size = settings_of(log)["block_size"]
+        self.size = settings_of(log)["block_size"]
         # Columns, because a long log has many: the event of their end, tokens in common, which of all
         # arrivals it was, the request, and whether they may share KV.
         self._ends, self._agree, self._index = array("q"), array("i"), array("q")
         self._ids, self._shares = array("q"), bytearray()
+        self.sharing = Sharing(log, self.size)
         for one, agree in self._agreements():
-            if one.root == asked.id or one.admitted is None or one.finished is None:
+            if one.root == asked.id or one.admitted is None:
+                continue
+            if one.extra_key == asked.extra_key:
+                self.sharing.add(one, agree)
+            if one.finished is None:
                 continue
             if (end := one.finished[3]) >= self.first + admission:
                 continue
@@ -105,9 +114,9 @@ class _Others:
         if not self._asked.hashes:
             yield from self._known.agreements(own)
             return
-        own_hashed = with_hashes(self._asked, own, self._size)
+        own_hashed = with_hashes(self._asked, own, self.size)
         for one in self._known.each_request("tokens", "hashes", "extra_key"):
-            yield one, common_length(with_hashes(one, one.tokens, self._size), own_hashed)
+            yield one, common_length(with_hashes(one, one.tokens, self.size), own_hashed)
 
     def prompts(self, state: State) -> Prompts:
         """Return the prompts at the moment of a state."""
@@ -123,24 +132,14 @@ class _Others:
         with_text = [(bool(shares), self._similar(*one)) for shares, one in nearest.items()]
         return Prompts.at(self._asked, state, with_text, living)
 
-    def last_end(self, begin: int, found: int) -> int | None:
-        """Return the index at which the last request with one more block in common ended.
-
-        None: there was no such request before the index `begin`.
-        """
-        most, least = self.first + begin, found + self._size
-        ends = zip(self._ends, self._agree, strict=True)
-        last = max((end for end, agree in ends if end < most and agree >= least), default=None)
-        return None if last is None else last - self.first
-
     def _prompt(self, request: int) -> Tokens:
         """Return the prompt of a request, if its blocks have hashes; else the state has it."""
         if not self._asked.hashes or (one := self._known.request(request)) is None:
             return []
-        return with_hashes(one, one.tokens[: one.prompt_length], self._size)
+        return with_hashes(one, one.tokens[: one.prompt_length], self.size)
 
     def _similar(self, agree: int, index: int, request: int) -> Similar:
         one = self._known.request(request)
-        tokens = with_hashes(one, one.tokens, self._size) if one else []
+        tokens = with_hashes(one, one.tokens, self.size) if one else []
         text = one.texts[agree] if one and len(one.texts) > agree else ""
         return Similar(agree, index, request, len(tokens) > agree, text)

@@ -94,7 +94,8 @@ class Prompts:
                 for request in state.requests.values():
                     self._add(request.id, list(request.tokens), list(request.texts))
                     self._parents[request.id] = request.root
-                    self._set_key(request.id, request.extra_key)
+                    for one in (request.id, request.root):
+                        self._set_key(one, request.extra_key)
             case v.RequestArrived():
                 self.arrived.add(event.request)
                 tokens = [*with_hashes(event, event.prompt, state.block_size), *event.output]

@@ -6,7 +6,7 @@
 
 export const SCHEMA = 2;
 export const KEYFRAME_SCHEMA = 3;
-export const INDEXED = 2610549404;
+export const INDEXED = 835952873;
 
 export const VOCABULARY = {
   ScheduledRow: "#request:i start:i count:i drafts?:[i",
