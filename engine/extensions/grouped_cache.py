@@ -84,13 +84,11 @@ class GroupedCache(HashCache):
     tables     by request: the tables of the others
     junctions  by request: see `GroupMatch.junction`
     aligned    the first group of aligned linear layers, or None
-    restores   whether prefixes are adopted until `restore` says what the other groups have of them
     lookahead  slots that each request gets behind its tokens, for a draft model
     """
 
     pool: GroupPool
     lookahead = 0
-    restores = False
 
     def __init__(
         self, config: EngineConfig, groups: KVGroups, emit: Callable[[v.Event], None]
@@ -123,8 +121,6 @@ class GroupedCache(HashCache):
     def match(self, tokens: Sequence[int], limit: int) -> GroupMatch:  # type: ignore[override]
         """Return the longest prefix that all groups have, at most `limit` blocks. Changes nothing."""
         found = super().match(tokens, limit)
-        if self.restores:
-            return GroupMatch(*found, [[] for _ in self.others], len(found.blocks))
         keys = self._keys(found.node, 0)
         before, end = -1, len(keys)
         while end != before:
@@ -170,7 +166,7 @@ class GroupedCache(HashCache):
         for one in reversed(path):
             assert one.parent is not None
             above = self._prefixes.get(one.parent.id, b"")
-            self._prefixes[one.id] = _hash(above, one.extra_key, one.tokens)
+            self._prefixes[one.id] = prefix_hash(above, one.extra_key, one.tokens)
         node = path[0] if path else node
         keys = list[bytes]()
         while node.parent is not None and node.depth > depth:
@@ -257,11 +253,8 @@ class GroupedCache(HashCache):
         """Return how many tokens of a request each group has by itself, that of the log first."""
         if not self.enabled or request.params.prompt_logprobs is not None:
             return []
-        size, above, keys = self.block_size, b"", list[bytes]()
-        for start in range(0, (len(request.tokens) - 1) // size * size, size):
-            extra_key = () if start else getattr(request.tokens, "extra_key", ())
-            above = _hash(above, extra_key, tuple(request.tokens[start : start + size]))
-            keys.append(above)
+        size = self.block_size
+        keys = prefix_hashes(request.tokens, size, (len(request.tokens) - 1) // size)
         hits = [longest] * (1 + len(self.others))
         for group, members in self._alike:
             alone = self._longest(group, members, keys, len(keys))
@@ -406,7 +399,7 @@ class GroupedCache(HashCache):
     # Caching
 
     def adopt(self, match: Any, tokens: list[int]) -> Adopted:
-        """Cache blocks of full attention for tokens that continue a match; see `restore`."""
+        """Cache blocks of full attention for tokens that continue a match."""
         adopted = super().adopt(HashMatch(match.node, match.blocks), tokens)
         node = self.nodes[adopted.nodes[-1]]
         while node.parent is not None:
@@ -415,56 +408,6 @@ class GroupedCache(HashCache):
                 self.pool.queue.move_to_end(block)
             node = node.parent
         return adopted
-
-    def restore(
-        self, paths: Sequence[Sequence[int]], blocks: Sequence[tuple[int, int, int]]
-    ) -> None:
-        """Let the groups have what they had of adopted prefixes at a moment of another run.
-
-        paths   the tokens of the prefixes
-        blocks  in the order of eviction: its place among the groups, where 0 is that of the log, the
-                number of its path, and the blocks from the path's beginning to its end; 0: it is on no
-                path
-        """
-        self.restores = False
-        ways = [self._way(path, len(path)) for path in paths]
-        for number, (place, path, depth) in enumerate(blocks):
-            node = ways[path][depth - 1] if 0 < depth <= len(ways[path]) else None
-            if place:
-                key = self._prefixes[node.id] if node else str(number).encode()
-                block = next(iter(self.pool.queue), NO_BLOCK)
-                if block != NO_BLOCK and block not in self._node_of and block not in self._key_of:
-                    self._make_findable(block, (place - 1, key))
-                    self.pool.queue.move_to_end(block)
-            elif node and node.blocks[0] in self._queue:
-                self._queue.move_to_end(node.blocks[0])
-                self.pool.queue.move_to_end(node.blocks[0])
-
-    def match_in_run(self, request: Request, shared: int, computed: int) -> GroupMatch:
-        """Return what a request had in the middle of another run.
-
-        shared    the blocks of full attention that were not its own copies
-        computed  its computed tokens. The other groups have what is before those that they read, and
-                  get the rest as new blocks
-        """
-        way = self._way(request.tokens, min(shared * self.block_size, len(request.tokens) - 1))
-        tables = [[NO_BLOCK] * self.groups[number].first_needed(computed) for number in self.others]
-        blocks = [node.blocks[0] for node in way]
-        return GroupMatch(way[-1] if way else self._root, blocks, tables, len(way))
-
-    def blocks_of_others(self, computed: int) -> int:
-        """Count the blocks that the other groups read of so many tokens."""
-        others = (self.groups[number] for number in self.others)
-        return sum(one.new_blocks(one.first_needed(computed), computed) for one in others)
-
-    def _way(self, tokens: Sequence[int], end: int) -> list[HashNode]:
-        """Return the nodes on the path to what full attention has of the first `end` tokens."""
-        way, node = list[HashNode](), super().match(tokens, end // self.block_size).node
-        self._keys(node, 0)
-        while node.parent is not None:
-            way.append(node)
-            node = node.parent
-        return way[::-1]
 
     def cache_scheduled(self, request: Request, end: int) -> None:
         """Make the full blocks before token `end` findable in all groups."""
@@ -551,7 +494,17 @@ class GroupedCache(HashCache):
             assert block in self._found[key]
 
 
-def _hash(above: bytes, extra_key: tuple[str, ...], tokens: tuple[int, ...]) -> bytes:
+def prefix_hashes(tokens: Sequence[int], size: int, count: int) -> list[bytes]:
+    """Return the hashes of the prefixes of 1 to `count` blocks of `size` tokens."""
+    hashes, above = list[bytes](), b""
+    for start in range(0, count * size, size):
+        extra_key = () if start else getattr(tokens, "extra_key", ())
+        above = prefix_hash(above, extra_key, tuple(tokens[start : start + size]))
+        hashes.append(above)
+    return hashes
+
+
+def prefix_hash(above: bytes, extra_key: tuple[str, ...], tokens: tuple[int, ...]) -> bytes:
     """Return the hash of a prefix, given that of the prefix without its last block."""
     return blake2b(repr((above, extra_key, tokens)).encode(), digest_size=16).digest()
 

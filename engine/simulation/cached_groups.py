@@ -1,22 +1,19 @@
-"""What the cache of several KV cache groups had at a moment of a log, so that a replay can begin there.
+"""Which blocks of several KV cache groups can be found, folded from the events of a log.
 
-The log has the tables of all groups, but the prefix tree of only one. Which blocks of the others could
-be found follows from its events, with the rules of `kv_groups.py`: full blocks of a request become
+The log has the tables of all groups, but the prefix tree of only one. Which blocks of the others can be
+found follows from its events, with the rules of `kv_groups.py`: full blocks of a request become
 findable together, a block stops being so when it is allocated again, and a released block joins the end
 of the queue if it can be found, and else its front.
 
-Only so many events before the moment are read, so a block that was cached earlier, and has not been
-used since, is missing.
+The fold may begin at a keyframe. Of the blocks that no table has then, it knows only those of the
+prefix tree, until they are allocated again.
 """
 
 from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
-import msgspec
-
 from engine.core.log import vocabulary as v
 from engine.extensions.kv_groups import KVGroups, keeps
-from engine.simulation.log_part import LogPart
 
 
 class CachedBlock(NamedTuple):
@@ -26,38 +23,16 @@ class CachedBlock(NamedTuple):
     node: int
 
 
-class Cached(NamedTuple):
-    """What was cached at a moment: blocks in no table, in the order of their eviction.
-
-    junctions  by running request, see `GroupMatch.junction`
-    """
-
-    blocks: list[CachedBlock]
-    junctions: dict[int, int]
-
-
-def cached_before(part: LogPart) -> Cached | None:
-    """Return what several KV cache groups had at the beginning of a part; None if there are none."""
-    groups = msgspec.convert(part.started.model.get("kv_groups"), KVGroups | None)
-    settings, before = part.started.settings, part.before
-    if groups is None or settings.get("prefix_cache") != "hash":
-        return None
-    state = before[0].state if before and isinstance(before[0], v.Keyframe) else None
-    folded = CachedGroups(groups, settings["num_blocks"], state)
-    for event in before:
-        folded.apply(event)
-    return folded.cached()
-
-
 class CachedGroups:
-    """The blocks of all groups, folded from events.
+    """The blocks of all groups, from the beginning of a run on, or from a keyframe.
 
-    state  the beginning; None: that of a run
+    count  the number of groups
     """
 
-    def __init__(self, groups: KVGroups, num_blocks: int, state: v.KeyframeState | None) -> None:
+    def __init__(self, groups: KVGroups, num_blocks: int) -> None:
         main = next(at for at, one in enumerate(groups.groups) if one.kind == "full")
         self._groups = [groups.groups[main], *groups.groups[:main], *groups.groups[main + 1 :]]
+        self.count = len(groups.groups)
         self._released = [*range(1, main + 1), 0, *range(main + 1, len(groups.groups))]
         self._retention = groups.retention
         self._size = groups.groups[main].block_size
@@ -68,12 +43,11 @@ class CachedGroups:
         self._refs = defaultdict[int, int](int)
         self._key = dict[int, CachedBlock]()  # of each findable block
         self._queue = OrderedDict.fromkeys(range(num_blocks))
-        if state is not None:
-            self._begin(state)
 
     def _begin(self, state: v.KeyframeState) -> None:
         for node in state.nodes:
             self._key |= {block: CachedBlock(0, node.id) for block in node.blocks}
+        nodes = {node.id: node for node in state.nodes}
         depths = {node.id: 0 for node in state.nodes if node.parent < 0}
         for node in state.nodes:  # parents come first
             depths[node.id] = depths.get(node.parent, -1) + 1
@@ -82,20 +56,35 @@ class CachedGroups:
             self._tables[one.id] = [list(one.block_table), *map(list, one.group_tables)]
             self._tables[one.id] += [[] for _ in self._groups[len(self._tables[one.id]) :]]
             self._stored[one.id] = depths.get(one.last_node, 0)
+            self._find_again(one, nodes)
             for block in one.held_blocks:
                 self._take(block)
         self._running.update(state.running)
         for block in state.queue:
             self._queue.move_to_end(block)
 
-    def cached(self) -> Cached:
-        """Return what is cached now."""
-        blocks = [self._key[block] for block in self._queue if block in self._key]
-        return Cached(blocks, dict(self._junctions))
+    def _find_again(self, one: v.RequestState, nodes: dict[int, v.NodeRecord]) -> None:
+        """Note which blocks of a table can be found, as far as the state shows it."""
+        way, node = list[int](), one.last_node
+        while node in nodes and nodes[node].parent >= 0:
+            way.append(node)
+            node = nodes[node].parent
+        ends = [(one.prompt_length - 1) // self._size]
+        for place, table in enumerate(one.group_tables, 1):
+            for index, (block, end) in enumerate(zip(table, reversed(way), strict=False)):
+                if block >= 0 and keeps(self._groups[place], self._retention, index, ends):
+                    self._key[block] = CachedBlock(place, end)
+
+    def cached(self) -> tuple[list[int], dict[int, CachedBlock], dict[int, int]]:
+        """Return `queue`, `found` and `junctions` of a `GroupMemory`, as they are now."""
+        found = {block: one for block, one in self._key.items() if one.place}
+        return list(self._queue), found, dict(self._junctions)
 
     def apply(self, event: v.Event) -> None:
         """Note an event."""
         match event:
+            case v.Keyframe():
+                self._begin(event.state)
             case v.RequestArrived():
                 self._prompts[event.request] = len(event.prompt)
             case v.GroupTableChanged():

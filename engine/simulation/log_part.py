@@ -8,14 +8,13 @@ the queue; `workload.py` makes inputs of them. It ends when the part does. A req
 the part began counts from there on, and one that had not ended at its end counts until then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog, LogError
-
-EVENTS_BEFORE = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +33,29 @@ class Window:
     answered: frozenset[int]
 
 
+@dataclass(eq=False, slots=True)
+class Origin:
+    """Where a part of a log begins: with the event at index `begin`.
+
+    groups  what several KV cache groups had there, once it is known; see `group_memory.py`
+    """
+
+    log: EventLog
+    begin: int
+    groups: Any = None
+
+
 class LogPart(EventLog):
     """Events of a run after a keyframe.
 
     started  the beginning of the run
     later    how many tokens its requests got after it, as far as that is known
-    before   with several KV cache groups: some events before it; see `cached_groups.py`
+    origin   where it was cut; None: it is the beginning of its run
     """
 
     started: v.RunStarted
     later: Mapping[int, int] = MappingProxyType({})
-    before: Sequence[v.Event] = ()
+    origin: "Origin | None" = None
 
     @classmethod
     def cut(cls, log: EventLog, begin: int, end: int) -> "LogPart":
@@ -57,10 +68,8 @@ class LogPart(EventLog):
             raise LogError("the log does not begin with run_started, so no part can be replayed")
         if not begin:
             return cls.after(started, log[:end])
-        part = cls.after(started, [_keyframe(log, begin), *log[begin:end]])
-        if "kv_groups" in started.model:
-            first = max(0, begin - EVENTS_BEFORE)
-            part.before = [*([_keyframe(log, first)] if first else []), *log[first:begin]]
+        part = cls.after(started, [keyframe_before(log, begin), *log[begin:end]])
+        part.origin = Origin(log, begin)
         return part
 
     @classmethod
@@ -90,7 +99,7 @@ class LogPart(EventLog):
         )
 
 
-def _keyframe(log: EventLog, at: int) -> v.Keyframe:
+def keyframe_before(log: EventLog, at: int) -> v.Keyframe:
     """Return the state before the event at index `at` of a log."""
     return log.state(log.next_seq - len(log) + at - 1).keyframe()
 

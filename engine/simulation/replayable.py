@@ -47,7 +47,7 @@ def replayable(log: EventLog) -> EventLog:
     events, header = list(inventor.events()), inventor.header()
     if isinstance(log, LogPart):
         part = LogPart.after(header, events)
-        part.before = log.before
+        part.origin = log.origin
         return part
     return EventLog.from_events([header, *events[1:]])
 

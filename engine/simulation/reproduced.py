@@ -51,10 +51,11 @@ def reproduced(log: EventLog, replay: EventLog) -> Reproduced:
 def _after_restoring(replay: EventLog) -> Iterable[v.Event]:
     """Return the events of a part's replay without the step, if any, that restored its requests."""
     events = list(replay)
-    at, done = next(
-        ((at, one.t) for at, one in enumerate(events) if isinstance(one, v.StepFinished)), (0, {})
-    )
-    return events[at:] if done and done["start"] == done["end"] else events
+    first = next(replay.each(v.StepFinished), None)
+    if first is None or first.t["start"] < first.t["end"]:
+        return events
+    at = next(at for at, one in enumerate(events) if isinstance(one, v.StepScheduled))
+    return events[at + 1 :]  # with asynchronous scheduling, the second step begins before it ends
 
 
 def _decided(log: Iterable[v.Event], with_hits: bool) -> list[tuple[int, list[Any]]]:

@@ -10,9 +10,9 @@ from engine.core.cache.prefix_cache import PrefixMatch
 from engine.core.engine import Engine
 from engine.core.log import vocabulary as v
 from engine.core.scheduling.scheduler import Plan, Scheduler
-from engine.extensions.grouped_cache import GroupedCache
 from engine.extensions.sglang_scheduler import SGLangScheduler
 from engine.simulation.cost_runner import CostRunner
+from engine.simulation.restored_groups import RestoredGroups
 from engine.simulation.vllm_drafts import note_decoding
 from engine.simulation.workload import Restore
 
@@ -22,29 +22,37 @@ def restore(engine: Engine, runner: CostRunner, given: Restore) -> None:
 
     With static batches and SGLang's scheduler nothing is done: the first steps admit them again.
     """
-    scheduler, cache, size = engine.scheduler, engine.cache, engine.config.block_size
+    scheduler, cache = engine.scheduler, engine.cache
     if isinstance(scheduler, SGLangScheduler) or engine.config.batching == "static":
         return
+    groups = None
+    if given.memory is not None:
+        requests = [one for one in given.computed if one in engine.requests]
+        groups = RestoredGroups(engine, given.memory, requests[: scheduler._free_seats()])
 
     def admit(plan: Plan, **_: bool) -> v.Blocked | None:
         for number, tokens in given.computed.items():
             if (request := engine.requests.get(number)) is None:
                 continue
-            match: PrefixMatch = cache.match_prefix(request)
-            if isinstance(cache, GroupedCache):
-                match = cache.match_in_run(request, given.shared.get(number, 0), tokens)
-            count = tokens - len(match.blocks) * size
-            need = engine.config.blocks_for(tokens) - len(match.blocks)
-            if isinstance(cache, GroupedCache):
-                need += cache.blocks_of_others(tokens)
-            if scheduler._free_seats() < request.num_seqs:
-                break
-            if need > cache.num_available_blocks_beside(match):
+            if groups is None:
+                match: PrefixMatch = cache.match_prefix(request)
+                need = engine.config.blocks_for(tokens) - len(match.blocks)
+                if need > cache.num_available_blocks_beside(match):
+                    break
+                if scheduler._free_seats() < request.num_seqs:
+                    break
+            elif number in groups.kept:
+                match = groups.match(number)
+            else:
                 break
             scheduler._admit(request, match)
-            if isinstance(cache, GroupedCache):
-                cache.junctions[number] = given.junctions.get(number, 0)
-            if count > 0 and (copies := cache.allocate_slots(request, count)) is not None:
+            if groups is not None:
+                groups.give_rest(request)
+                begin = given.starts.get(number, request.num_computed_tokens)
+                request.num_computed_tokens = begin
+            count = tokens - request.num_computed_tokens
+            copies = [] if groups or count <= 0 else cache.allocate_slots(request, count)
+            if count > 0 and copies is not None:
                 Scheduler._add_row(scheduler, plan, request, count, copies)
             if tokens == len(request.tokens) - 1:
                 note_decoding(scheduler, request)

@@ -26,7 +26,6 @@ from engine.simulation.workload import (
     Adopt,
     Answer,
     Arrival,
-    Cache,
     Clear,
     End,
     Hold,
@@ -126,8 +125,6 @@ class ReplayEngine(Engine):
         super().__init__(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
         if drafting is not None and drafting.is_vllm:
             follow_vllm(self, parts["drafter"], drafting)
-        if isinstance(self.cache, GroupedCache):
-            self.cache.restores = any(isinstance(one, Cache) for one in workload.inputs)
         if runner.batches_in_flight > 1:
             self.loop = PipelinedLoop(self.loop, runner.batches_in_flight)
         self.loop.new_output = self._new_output
@@ -147,8 +144,6 @@ class ReplayEngine(Engine):
                 self.held[one.hold] = self.holds.hold(one.tokens, label=one.label).id
             case Release():
                 self.holds.release(self.held[one.hold])
-            case Cache() if isinstance(self.cache, GroupedCache):
-                self.cache.restore(one.paths, one.blocks)
             case Adopt():
                 self.kv_transfer.adopt(one.tokens, b"", source=one.source)
             case Restore():

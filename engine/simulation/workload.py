@@ -18,14 +18,14 @@ import msgspec
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
-from engine.core.log.state import ROOT, NodeState
+from engine.core.log.state import ROOT
 from engine.core.sampling_params import SamplingParams
 from engine.extensions.kv_groups import KVGroups
 from engine.extensions.kv_transfer import ADOPTING
 from engine.extensions.prefix_keys import keyed
 from engine.extensions.resumption import Begun
-from engine.simulation.cached_groups import Cached, cached_before
 from engine.simulation.cost_runner import US_PER_MS
+from engine.simulation.group_memory import GroupMemory, memory_of
 from engine.simulation.log_part import LogPart, started_of
 from engine.simulation.recorded_drafts import Drafting, drafting_of
 from engine.simulation.unknown_tokens import UNKNOWN
@@ -128,27 +128,19 @@ class Adopt(Input):
 class Restore(Input):
     """The requests with these ids run, each with so many computed tokens; see `restoring.py`.
 
-    computed   in the order in which they were admitted
-    shared     with several KV cache groups: how many of a request's blocks others may have, too
-    junctions  the same: see `GroupMatch.junction`
+    computed  in the order in which they were admitted, with the tokens of their rows in flight
+    starts    where these rows start
+    memory    with several KV cache groups: all of their blocks
     """
 
     computed: dict[int, int] = field(default_factory=dict)
-    shared: dict[int, int] = field(default_factory=dict)
-    junctions: dict[int, int] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    memory: GroupMemory | None = None
 
 
 @dataclass(slots=True)
 class End(Input):
     """The run ends here, whatever is left to do: a part of a longer run is over."""
-
-
-@dataclass(slots=True)
-class Cache(Input):
-    """What several KV cache groups have of the adopted prefixes; see `GroupedCache.restore`."""
-
-    paths: list[list[int]] = field(default_factory=list)
-    blocks: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -335,8 +327,8 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                 step = event.state.step
                 finished = next(log.each(v.StepFinished), None)
                 now = finished.t.get("start", 0) / US_PER_MS if finished else 0.0
-                cached = cached_before(log) if isinstance(log, LogPart) else None
-                yield from _earlier(event, answers, step + 1, now, cached)
+                memory = memory_of(log, answers) if isinstance(log, LogPart) else None
+                yield from _earlier(event, answers, step + 1, now, memory)
             case v.StepStarted():
                 step = event.step
             case v.StepFinished():
@@ -372,41 +364,28 @@ def _earlier(
     answers: dict[int, Answer],
     step: int,
     at_ms: float,
-    cached: Cached | None,
+    memory: GroupMemory | None,
 ) -> Iterable[Input]:
     """Yield the inputs that lead to the state in which a part of a run begins.
 
     First come the cached prefixes, from the one used longest ago to the latest, adopted as if another
     replica had computed them, then the requests that were running, which are restored, and then those
-    that waited.
+    that waited. With several KV cache groups, the prefixes are restored with the requests.
 
-    Differs from the recorded state: of a block that is cached twice, one copy is there.
+    Differs from the recorded state without groups: of a block that is cached twice, one copy is there.
     """
     state = State()
     state.apply(keyframe)
-    needed, shared = set(state.nodes), dict[int, int]()
-    if cached is not None:
-        needed, shared = _shared(state)
-    nodes = [state.nodes[one] for one in needed if one != ROOT]
+    nodes = [one for one in state.nodes.values() if one.id != ROOT and memory is None]
     above = {one.parent for one in nodes}
     leaves = [one for one in nodes if one.id not in above]
     used = {block: at for at, block in enumerate(state.queue)}  # the hash cache's evictable blocks
     leaves.sort(
         key=lambda one: (one.last, max((used.get(b, len(used)) for b in one.blocks), default=0))
     )
-    paths = list[list[int]]()
     for leaf in leaves:
-        paths.append(keyed(state.prefix_tokens(leaf.id), tuple(state.prefix_key(leaf.id))))
-        yield Adopt(step, at_ms, paths[-1], state.prefix_texts(leaf.id), "the run before")
-    if cached is not None:
-        places = dict[int, tuple[int, int]]()  # node -> its path, and blocks up to its end
-        for path, leaf in enumerate(leaves):
-            depth, node = len(paths[path]) // state.block_size, leaf
-            while node.id != ROOT and node.id not in places:
-                places[node.id] = path, depth
-                depth, node = depth - 1, state.nodes[node.parent]
-        found = [(one.place, *places.get(one.node, (0, 0))) for one in cached.blocks]
-        yield Cache(step, at_ms, paths, found)
+        tokens = keyed(state.prefix_tokens(leaf.id), tuple(state.prefix_key(leaf.id)))
+        yield Adopt(step, at_ms, tokens, state.prefix_texts(leaf.id), "the run before")
     for hold in state.holds.values():
         held = keyed(state.prefix_tokens(hold.last_node), tuple(state.prefix_key(hold.last_node)))
         yield Hold(step, at_ms, hold=hold.id, tokens=held, label=hold.label)
@@ -415,35 +394,11 @@ def _earlier(
     )
     yield from _arrived(running, answers, step, at_ms)
     computed = {one.id: min(one.num_computed_tokens, len(one.tokens) - 1) for one in running}
-    yield Restore(step, at_ms, computed, shared, cached.junctions if cached else {})
+    in_flight = {row.request: row for row in state.plan if row.request in computed}
+    computed |= {number: row.start + row.count for number, row in in_flight.items()}
+    starts = {number: row.start for number, row in in_flight.items()}
+    yield Restore(step, at_ms, computed, starts, memory)
     yield from _arrived(waiting, answers, step, at_ms)
-
-
-def _shared(state: State) -> tuple[set[int], dict[int, int]]:
-    """Return the nodes whose blocks are not only one running request's, and the blocks that it shares.
-
-    Of a block that is cached twice, a request shares the oldest copy. With several KV cache groups,
-    requests have many copies of their own, because full attention had a prefix that another lacked.
-    """
-    needed = {one.id for one in state.nodes.values() if one.blocks}
-    shared, used = dict[int, int](), set[int]()
-    for request in (state.requests[one] for one in state.running):
-        way, node = list[NodeState](), state.nodes[request.last_node]
-        while node.id != ROOT:
-            way.append(node)
-            node = state.nodes[node.parent]
-        pairs = list(zip(reversed(way), request.block_table, strict=False))
-        is_oldest = [node.blocks[:1] == [block] for node, block in pairs]
-        end = shared[request.id] = is_oldest.index(False) if False in is_oldest else len(pairs)
-        used.update(node.id for node, _ in pairs[:end])
-        needed -= {node.id for (node, _), own in zip(pairs, is_oldest, strict=True) if own}
-    needed |= used
-    for number in list(needed):
-        node = state.nodes[number]
-        while node.id != ROOT and node.parent not in needed:
-            needed.add(node.parent)
-            node = state.nodes[node.parent]
-    return needed, shared
 
 
 def _arrived(

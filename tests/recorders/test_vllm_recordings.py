@@ -97,15 +97,16 @@ def test_a_miss_names_the_kv_cache_group_that_had_less_of_the_prefix():
         assert_names(str(one), one.agree, "full attention", "sliding window of 20", "2 layers")
 
 
-@pytest.mark.parametrize("name", ["windows", "groups", "grouped_drafts", "aligned"])
-def test_a_replay_shares_memory_among_kv_cache_groups_as_vllm_does(name):
+@pytest.mark.parametrize("name", ["windows", "groups", "grouped_drafts", "aligned", "async"])
+def test_a_replay_and_replays_of_parts_share_memory_as_vllm_did(name):
     log = read_source(RECORDINGS / f"{name}.jsonl.gz")
     replay = what_if(log)
     assert recorded_cost(replay) is not None
     (theirs, evicted), (ours, also) = map(memory, (log, replay))
     assert theirs == ours and evicted == also and bool(log.of(v.Preempted)) == (name != "windows")
-    part = LogPart.cut(log, list(log).index(v.StepStarted(30)), len(log))
-    assert study(part, {}).reproduced.first is None or name in ("windows", "grouped_drafts")
+    for step in (15, 30):
+        part = LogPart.cut(log, list(log).index(v.StepStarted(step)), len(log))
+        assert study(part, {}).reproduced.first is None
     told = study(log, {})
     assert told.reproduced.first is None and "KV cache groups" not in str(told)
 

@@ -385,16 +385,13 @@ class State(EngineState):
         for index, id_ in enumerate(event.nodes):
             blocks = event.blocks[index * share : (index + 1) * share]
             cut = slice(index * share * size, (index + 1) * share * size)
-            node = NodeState(
-                id_,
-                parent,
-                event.tokens[cut],
-                blocks,
-                texts=event.texts[cut],
-                source=event.source,
-            )
-            self.nodes[id_] = node
-            self.nodes[parent].children.add(id_)
+            if id_ in self.nodes:
+                self.nodes[id_].copies += blocks
+            else:
+                tokens, texts = event.tokens[cut], event.texts[cut]
+                node = NodeState(id_, parent, tokens, blocks, texts=texts, source=event.source)
+                self.nodes[id_] = node
+                self.nodes[parent].children.add(id_)
             if self.is_hashed:
                 self.node_of |= dict.fromkeys(blocks, id_)
             parent = id_

@@ -462,8 +462,8 @@ class PrefixAdopted(Event):
     """KV that another replica computed was written to `blocks`, which are now in the prefix cache.
 
     This happens between two steps. The blocks continue the cached prefix that ends at `parent`. In the
-    radix tree they are one new node; in the hash table each has a node of its own. The whole prefix
-    counts as accessed.
+    radix tree they are one new node; in the hash table each has a node of its own, or is a copy of its
+    block. The whole prefix counts as accessed.
 
     tokens, texts  those of the blocks
     source         the replica that computed them

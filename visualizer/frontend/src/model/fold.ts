@@ -333,6 +333,11 @@ export class State {
     if (this.isHashed) this.#countBelow(node.parent, 1);
   }
 
+  #addCopies(known: NodeState, blocks: number[]) {
+    const node = this.#writable(this.nodes, known);
+    node.copies = [...node.copies, ...blocks];
+  }
+
   #countBelow(parent: number, by: 1 | -1) {
     const above = this.nodes.get(parent);
     if (above) this.#writable(this.nodes, above).below += by;
@@ -702,10 +707,8 @@ export class State {
     for (const [index, id] of event.nodes.entries()) {
       const block = event.blocks[index];
       const known = this.nodes.get(id);
-      if (known) {
-        const node = this.#writable(this.nodes, known);
-        node.copies = [...node.copies, block];
-      } else {
+      if (known) this.#addCopies(known, [block]);
+      else {
         const extra_key = (parent === ROOT && request.extra_key) || [];
         this.#addNode({ id, parent, content: request.content, from, blocks: [block], extra_key });
       }
@@ -829,7 +832,9 @@ export class State {
     for (const [index, id] of nodes.entries()) {
       const own = blocks.slice(index * share, (index + 1) * share);
       const from = index * share * this.blockSize;
-      this.#addNode({ id, parent, content: { tokens, texts }, from, blocks: own, source });
+      const known = this.nodes.get(id);
+      if (known) this.#addCopies(known, own);
+      else this.#addNode({ id, parent, content: { tokens, texts }, from, blocks: own, source });
       parent = id;
     }
     // The references of the allocation become those of the owner below.
