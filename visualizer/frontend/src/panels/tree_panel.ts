@@ -126,7 +126,12 @@ export class TreePanel<Of extends PanelBoard = PanelBoard> extends Part<Of> {
     const { narrow, frame } = this.board;
     const { tree } = frame;
     const inNodes = this.#inNodes();
-    const none = frame.tails.length ? "no full block yet" : "empty";
+    const off = frame.state.settings.prefix_cache === "off";
+    const none = off
+      ? "the prefix cache is off"
+      : frame.tails.length
+        ? "no full block yet"
+        : "empty";
     return !tree.length
       ? none
       : narrow
