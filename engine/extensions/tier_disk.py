@@ -87,10 +87,10 @@ class Disk:
         self._failures = 0
         weakref.finalize(self, self._worker.end)
 
-    def use_own_folder(self, form: bytes) -> None:
+    def use_own_folder(self) -> None:
         """Keep the files in a folder that ends with the engine."""
         self._worker.folder = tempfile.mkdtemp(prefix="underglass-kv-")
-        self.files = BlockFiles(self._worker.folder, form)
+        self.files = BlockFiles(self._worker.folder)
 
     @property
     def refusal(self) -> str:

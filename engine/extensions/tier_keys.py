@@ -2,9 +2,8 @@
 
     key = hash(key of the block before it, its tokens)
 
-The first block's predecessor stands for the model and the block size, so another model's blocks have
-other keys, in files of earlier runs, too. A first block's key also depends on the request's adapter and
-salt. Because each key contains the one before it, equal keys mean equal prefixes.
+A first block's key also depends on the request's adapter and salt. Because each key contains the one
+before it, equal keys mean equal prefixes.
 
 Each request's blocks are hashed once, when a step has computed them. From then on it is known which key
 is in which GPU block, so an eviction hashes nothing.
@@ -12,28 +11,17 @@ is in which GPU block, so an eviction hashes nothing.
 Source: `hash_block_tokens` in vLLM's `vllm/v1/core/kv_cache_utils.py`.
 """
 
-import os
 from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from engine.core.request import Request
-from engine.core.runner import KVFormat
-
-_KEY_BYTES = 16
-# Part of the keys of prefixes with an adapter: its name may mean other weights in the next run, which
-# must not find their blocks on disk.
-_RUN = os.urandom(_KEY_BYTES)
 
 
 class Keys:
-    """The keys of an engine's blocks.
+    """The keys of an engine's blocks."""
 
-    form  stands before each prefix
-    """
-
-    def __init__(self, kv_format: KVFormat, block_size: int) -> None:
-        self.form = _hash(repr((kv_format, block_size)).encode())
+    def __init__(self, block_size: int) -> None:
         self._size = block_size
         self._chains: dict[int, list[bytes]] = {}  # by request: the keys of its first blocks
         self._of_block: dict[int, bytes] = {}  # of the computed GPU blocks
@@ -80,12 +68,9 @@ class Keys:
     ) -> None:
         """Make a list of the keys of a prefix longer, up to `count`."""
         size = self._size
-        key = chain[-1] if chain else self.form
+        key = chain[-1] if chain else b""
         for start in range(len(chain) * size, count * size, size):
-            extra = _RUN + repr(extra_key).encode() if extra_key and not start else b""
-            key = _hash(key + array("q", tokens[start : start + size]).tobytes() + extra)
+            extra = repr(extra_key).encode() if extra_key and not start else b""
+            data = key + array("q", tokens[start : start + size]).tobytes() + extra
+            key = blake2b(data, digest_size=16).digest()
             chain.append(key)
-
-
-def _hash(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_KEY_BYTES).digest()

@@ -24,7 +24,6 @@ without comparing prices (see `tier_prices.py`).
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from engine.core.config import ConfigError, EngineConfig
@@ -33,7 +32,6 @@ from engine.core.log.recorder import VirtualTime
 from engine.core.request import Request
 from engine.extensions.tier_disk import Disk
 from engine.extensions.tier_down import Down
-from engine.extensions.tier_files import BlockFiles
 from engine.extensions.tier_keys import Keys
 from engine.extensions.tier_places import Places, Tier
 from engine.extensions.tier_prices import MeasuredPrices, ModelledPrices, Prices
@@ -47,8 +45,7 @@ class Tiers:
         config: EngineConfig = engine.config
         self._size, self._prices = config.block_size, prices
         self._pages = engine.kv_transfer.pages
-        kv_format = self._pages.kv_format()
-        self._keys = Keys(kv_format, self._size)
+        self._keys = Keys(self._size)
         self.host = Tier("host", config.host_kv_tokens // self._size)
         self.disk = Tier("disk", config.disk_kv_tokens // self._size)
         self.places = Places(
@@ -59,8 +56,8 @@ class Tiers:
             config, engine.cache, self._pages, engine.clock, self._keys, self.places, self.down, prices
         )  # fmt: skip
         self._computed: dict[int, int] = {}  # by request: blocks that it had
-        if self.disk.limit and kv_format.page_bytes:
-            self.places.io.use_own_folder(self._keys.form)
+        if self.disk.limit and self._pages.kv_format().page_bytes:
+            self.places.io.use_own_folder()
 
     @property
     def choose(self) -> Callable[[Sequence[float], Sequence[float]], int]:
@@ -75,17 +72,6 @@ class Tiers:
     def slots(self) -> dict[str, list[int]]:
         """The used places of each tier, the least recently used one first."""
         return {tier.name: tier.slots_of(tier.blocks) for tier in self.places.tiers}
-
-    def open_folder(self, folder: str | Path) -> None:
-        """Keep the disk tier's files in a folder, and use the blocks that an earlier run left there."""
-        files = self.places.io.files = BlockFiles(folder, self._keys.form)
-        keys = list(files.found())
-        for key in keys[: -self.disk.limit]:
-            files.delete(key)
-        keys = keys[-self.disk.limit :]
-        slots = [self.disk.put(key, "", b"") for key in keys]
-        if slots:
-            self.places.moved("", "disk", "found", slots, slots, texts=[""] * len(slots))
 
     # What the engine calls
 

@@ -1,9 +1,5 @@
 """Memory below the GPU: nothing is lost and nothing is wrong, whatever moves, fails or is altered."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -14,7 +10,6 @@ from engine import ConfigError, Engine, EngineConfig, SamplingParams, simulate
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.extensions import tier_disk
-from engine.extensions.prefix_keys import keyed
 from engine.extensions.tier_files import BlockFiles
 from engine.extensions.tier_prices import fetch_or_compute
 from engine.simulation.checking_runner import CheckingRunner
@@ -47,7 +42,7 @@ def with_files(folder: Path, config: EngineConfig = CONFIG, *, thread: bool = Fa
     """An engine that checks each read, and has its disk tier in a folder."""
     clock = None if thread else VirtualClock()  # on which the disk is asked without a thread
     engine = Engine(CheckingRunner(next_token), config, tokenizer=TOKENIZER, clock=clock)
-    engine.tiers.open_folder(folder)
+    engine.tiers.places.io.files = BlockFiles(folder)
     return engine
 
 
@@ -80,18 +75,6 @@ def test_evicted_blocks_come_back_from_both_tiers(tmp_path: Path, cache: str, wr
     assert len(list(tmp_path.glob("*.kv"))) == len(engine.tiers.disk.blocks) > 0
 
 
-def test_another_engine_finds_what_an_earlier_run_left(tmp_path: Path) -> None:
-    answers(with_files(tmp_path))
-    (tmp_path / "0123.tmp").write_bytes(b"half a block")
-    again = with_files(tmp_path)
-    assert answers(again) == EXPECTED
-    [found] = [one for one in again.log.of(v.BlocksMoved) if one.reason == "found"]
-    assert len(found.slots) > 0
-    assert not list(tmp_path.glob("*.tmp"))
-    # A model with another format has other keys, and leaves these files alone.
-    assert not list(BlockFiles(tmp_path, b"another format!!").found())
-
-
 @pytest.mark.parametrize("cache", ["radix", "hash"])
 @pytest.mark.parametrize("write", ["write_back", "write_through"])
 def test_a_tier_keeps_salts_apart(cache: str, write: str) -> None:
@@ -107,19 +90,6 @@ def test_a_tier_keeps_salts_apart(cache: str, write: str) -> None:
             served.append((key, request.id))
     came = {one.request for one in engine.log.of(v.BlocksMoved) if one.target == "gpu"}
     assert [key for key, id_ in served if id_ in came] == ["a", "x"]
-
-
-def test_another_run_does_not_find_blocks_of_a_named_adapter(monkeypatch, tmp_path: Path) -> None:
-    """Its name may mean other weights there; without a key, the blocks are found."""
-    prompt, key = PROMPTS[0], ("poems", "")
-    for run, adapter in [(b"1", key), (b"2", key), (b"3", ()), (b"4", ())]:
-        monkeypatch.setattr("engine.extensions.tier_keys._RUN", run)
-        engine = with_files(tmp_path, CONFIG.changed(kv_write="write_through"))
-        tokens = keyed(prompt, adapter) if adapter else prompt
-        engine.submit(tokens, SamplingParams(max_tokens=2))
-        finish(engine)
-        fetched = [one for one in engine.log.of(v.BlocksMoved) if one.target == "gpu"]
-        assert bool(fetched) == (run == b"4")
 
 
 def cut(path: Path) -> None:
@@ -144,20 +114,19 @@ def swap(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, empty, flip, swap, Path.unlink])
 def test_a_damaged_file_is_a_miss_with_its_reason(tmp_path: Path, damage) -> None:
-    first = with_files(tmp_path)
-    answers(first)
-    again = with_files(tmp_path)
+    engine = with_files(tmp_path)
+    answers(engine)
     for path in sorted(tmp_path.glob("*.kv")):
         damage(path)
-    assert answers(again) == EXPECTED
-    assert reasons(again.log)["damaged"]
+    assert answers(engine) == EXPECTED
+    assert reasons(engine.log)["damaged"]
 
 
 class FailingFiles(BlockFiles):
     """A full disk, or one that fails, after some writes."""
 
-    def __init__(self, folder: Path, form: bytes, *, writes: int) -> None:
-        super().__init__(folder, form)
+    def __init__(self, folder: Path, *, writes: int) -> None:
+        super().__init__(folder)
         self.writes = writes
 
     def save(self, key: bytes, page: bytes) -> bytes:
@@ -170,7 +139,7 @@ class FailingFiles(BlockFiles):
 @pytest.mark.parametrize("writes", [0, 3])
 def test_a_full_disk_loses_nothing_but_the_copies(tmp_path: Path, writes: int) -> None:
     engine = with_files(tmp_path)
-    engine.tiers.places.io.files = FailingFiles(tmp_path, engine.tiers._keys.form, writes=writes)
+    engine.tiers.places.io.files = FailingFiles(tmp_path, writes=writes)
     assert answers(engine) == EXPECTED
     assert "No space left on device" in reasons(engine.log)["failed"]
     failed = [one.detail for one in engine.log.of(v.BlocksMoved) if one.reason == "failed"]
@@ -181,8 +150,8 @@ def test_a_full_disk_loses_nothing_but_the_copies(tmp_path: Path, writes: int) -
 class HangingFiles(BlockFiles):
     """A disk that does not answer before it is released, and notes what it is asked to read."""
 
-    def __init__(self, folder: Path, form: bytes) -> None:
-        super().__init__(folder, form)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.released, self.asked = threading.Event(), list[bytes]()
 
     def load(self, key: bytes) -> bytes:
@@ -198,10 +167,11 @@ class HangingFiles(BlockFiles):
 @pytest.mark.parametrize("cache", ["radix", "hash"])
 def test_a_disk_that_hangs_is_a_miss_with_its_reason(monkeypatch, tmp_path, cache: str) -> None:
     config = CONFIG.changed(host_kv_tokens=0, prefix_cache=cache)
-    answers(with_files(tmp_path, config))
     engine = with_files(tmp_path, config, thread=True)
+    engine.tiers.choose = lambda fetch, compute: len(fetch)
+    answers(engine)
     disk = engine.tiers.places.io
-    disk.files = files = HangingFiles(tmp_path, engine.tiers._keys.form)
+    disk.files = files = HangingFiles(tmp_path)
     monkeypatch.setattr(tier_disk, "DEADLINE_US", 1)
     assert answers(engine) == EXPECTED
     # Only the first request has waited: until the disk has answered, it is not asked again.
@@ -227,7 +197,7 @@ def test_writes_to_a_disk_that_hangs_have_a_limit_and_an_end(monkeypatch, tmp_pa
     config = CONFIG.changed(host_kv_tokens=0, kv_write="write_through")
     engine = with_files(tmp_path, config, thread=True)
     disk = engine.tiers.places.io
-    disk.files = files = HangingFiles(tmp_path, engine.tiers._keys.form)
+    disk.files = files = HangingFiles(tmp_path)
     assert answers(engine) == EXPECTED
     worker = disk._worker
     assert len(worker.writes) == 3
@@ -238,36 +208,6 @@ def test_writes_to_a_disk_that_hangs_have_a_limit_and_an_end(monkeypatch, tmp_pa
     assert [one.cancelled() for one in worker.writes.values()][1:] == [True, True]
     files.released.set()
     worker.thread.join()
-
-
-KILLED = """
-import sys
-from pathlib import Path
-from engine.extensions.tier_files import BlockFiles
-files = BlockFiles(Path(sys.argv[1]), b"f" * 16)
-print("ready", flush=True)
-for number in range(1 << 30):
-    files.save((number % 4).to_bytes(16, "big"), bytes([number % 251]) * (1 << 20))
-    if number == 8:
-        print("writing", flush=True)
-"""
-
-
-def test_a_kill_during_a_write_leaves_whole_blocks(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        assert [writer.stdout.readline().strip() for _ in range(2)] == ["ready", "writing"]
-        os.kill(writer.pid, signal.SIGKILL)
-    files = BlockFiles(tmp_path, b"f" * 16)
-    found = list(files.found())
-    assert len(found) == 4
-    for key in found:
-        page = files.load(key)
-        assert len(page) == 1 << 20
-        assert page == page[:1] * len(page)
-    assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_the_cheaper_way_is_chosen() -> None:

@@ -57,7 +57,6 @@ MoveReason = Literal[
     "dearer",  # it stays where it is: computing costs less than fetching
     "late",  # it stays where it is: the disk has not answered in time
     "used",  # it stays where it is, as the most recently used: its request ended
-    "found",  # on disk, from an earlier run
     "damaged",  # dropped: the disk cannot read it, or its file was cut off or altered
     "failed",  # dropped: the disk could not write it
     "cleared",  # dropped: a client cleared the prefix cache

@@ -6,7 +6,7 @@
 
 export const SCHEMA = 2;
 export const KEYFRAME_SCHEMA = 3;
-export const INDEXED = 835952873;
+export const INDEXED = 3367346965;
 
 export const VOCABULARY = {
   ScheduledRow: "#request:i start:i count:i drafts?:[i",
@@ -41,7 +41,7 @@ export const VOCABULARY = {
   prefix_held: "hold:i node:i blocks:[i label:s",
   prefix_released: "hold:i reason:'released|room",
   prefix_adopted: "parent:i nodes:[i blocks:[i tokens:[i texts:[s source:s window_pages?:i t?:{a",
-  blocks_moved: "source:'|disk|gpu|host target:'|disk|gpu|host reason:'cheaper|cleared|computed|damaged|dearer|evicted|failed|fetched|found|late|prefetched|room|used blocks:[i slots:[i request?:i texts?:[s detail?:s t?:{a",
+  blocks_moved: "source:'|disk|gpu|host target:'|disk|gpu|host reason:'cheaper|cleared|computed|damaged|dearer|evicted|failed|fetched|late|prefetched|room|used blocks:[i slots:[i request?:i texts?:[s detail?:s t?:{a",
   adapter_changed: "slot:i adapter:s evicted:s request?:i path?:s rank?:i nbytes?:i",
   engine_paused: "t?:{a",
   engine_resumed: "t?:{a",
