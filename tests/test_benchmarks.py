@@ -36,7 +36,7 @@ FIGURES = [
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_figure_is_measured_and_saved(figure, monkeypatch, tmp_path):
-    for module in (sys.modules["benchmarks.load"], faults, gateway):
+    for module in (sys.modules["benchmarks.load"], faults):
         monkeypatch.setattr(module, "serve_in_background", serve_forked)
     monkeypatch.setattr(faults, "under_test", start)
     run = lambda command: ForkedServer("underglass.commands", *command[3:])  # noqa: E731

@@ -17,7 +17,6 @@ In runs with an odd seed, prefill and decode replicas are apart.
     checks.py    what must be true
     rounding.py  how near an answer was to another one
     runs.py      a run, and its report
-    kills.py     `--scenario kills`: a replica killed ten times under 200 streams
     injected.py  `--scenario table`: the fault of each row of the table of failures
     poison.py    a server whose forward passes fail on request
 
@@ -25,14 +24,13 @@ Source: Jepsen's tests have the same parts: a generator, clients, a nemesis and 
 """
 
 import asyncio
-import json
 import random
 import shutil
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from tqdm import tqdm
@@ -40,9 +38,7 @@ from tqdm import tqdm
 from benchmarks.chaos.cluster import FAKETIME, Cluster, Listed, alone, running
 from benchmarks.chaos.faults import CLOCKS, KINDS, names_for
 from benchmarks.chaos.injected import SCENES, Few, Measured, as_markdown, check_rows, play
-from benchmarks.chaos.kills import measure
 from benchmarks.chaos.on_ray import OnRay
-from benchmarks.chaos.rounding import ROUNDING
 from benchmarks.chaos.runs import FailedHop, Plan, Row, Wanted, each, plan, run, table
 from benchmarks.chaos.traffic import Question, expected, questions
 from benchmarks.harness import save
@@ -63,10 +59,8 @@ def main(  # noqa: PLR0917
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(KINDS)}")] = None,
     tokens: Annotated[int, typer.Option(help="tokens of the longest answers")] = 500,
     scenario: Annotated[
-        str, typer.Option(help="random, each (fault once), table (of failures) or kills")
+        str, typer.Option(help="random, each (fault once) or table (of failures)")
     ] = "random",
-    streams: Annotated[int, typer.Option(help="of the scenario kills")] = 200,
-    kills: Annotated[int, typer.Option(help="of the scenario kills")] = 10,
 ) -> None:
     """Run faults under traffic; the exit status is 1 if a promise was broken."""
     known = range(len(SCENES)) if scenario == "table" else KINDS
@@ -77,13 +71,7 @@ def main(  # noqa: PLR0917
     if kind not in CLUSTERS:
         raise typer.BadParameter(f"kind must be of {', '.join(CLUSTERS)}, got {kind}")
     directory = Path(tempfile.mkdtemp(prefix="underglass-chaos-"))
-    if scenario == "kills":
-        told = asyncio.run(_kills(directory, streams, kills, seed))
-        print(json.dumps(told, indent=2))
-        save("chaos-kills", told)
-        different = [one for one in told["differences"] if one["margin"] > ROUNDING]
-        broken = told["streams"] - told["complete"] + len(different) + len(told["left"])
-    elif scenario == "table":
+    if scenario == "table":
         check_rows()
         scenes = map(int, only or map(str, range(len(SCENES))))
         measured = asyncio.run(_table(directory, list(scenes), seed))
@@ -150,8 +138,3 @@ async def _table(directory: Path, scenes: list[int], seed: int) -> list[Measured
             for line in beside:
                 print(f"{number} beside the rows: {line}", flush=True)
     return rows
-
-
-async def _kills(directory: Path, streams: int, kills: int, seed: int) -> dict[str, Any]:
-    async with running(Listed(directory)) as cluster:
-        return await measure(cluster, streams=streams, kills=kills, seed=seed)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.harness import save
-from benchmarks.load import faults, gateway, leavers, overload, slow_readers, streams
+from benchmarks.load import faults, leavers, overload, slow_readers, streams
 from server.process import BackgroundServer, serve_in_background
 
 ROOM = {"max_kv_tokens": 65_536, "token_budget": 512}
@@ -52,7 +52,6 @@ WORKS: dict[str, Callable[[float], dict[str, Any]]] = {
         **ROOM,
     ),
     "faults": lambda scale: faults.measure(_crowd(100, scale)),
-    "gateway_killed": lambda scale: gateway.killed(_crowd(100, scale)),
 }
 
 

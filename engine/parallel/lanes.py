@@ -1,27 +1,11 @@
-"""Who computed, sent and waited when, in one step; and how many bytes a division has to send.
+"""Who computed, sent and waited when, in one step.
 
 An operation among devices begins when the last of them has entered it. Until then, the others wait.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol
-
-
-class Sizes(Protocol):
-    """The sizes of a model that the bytes depend on; a `ModelConfig` has them."""
-
-    @property
-    def num_layers(self) -> int:
-        """The number of layers."""
-
-    @property
-    def hidden_size(self) -> int:
-        """The size of the residual stream."""
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens."""
+from typing import NamedTuple
 
 
 class Span(NamedTuple):
@@ -98,42 +82,3 @@ _SHARED = "all_reduce", "gather", "all_gather", "all_to_all"
 def _shared(calls: Sequence[Call]) -> list[int]:
     """Return when a device entered each operation that its whole stage takes part in."""
     return [call.entered for call in calls if call.kind in _SHARED]
-
-
-def expected_bytes(
-    model: Sizes,
-    *,
-    value_bytes: int,
-    tensor: int,
-    pipeline: int,
-    tokens: int,
-    logits: int,
-    all_to_all: bool = False,
-) -> dict[str, int]:
-    """Return the bytes of all tensors that one step passes to each kind of operation.
-
-    Each device of a stage contributes a tensor of this size to its all-reduces and gathers, summed over
-    the stages; `send` is what one device per stage passes on. Two all-reduces per layer, and one for
-    the embedding, are tokens * hidden * value_bytes each. With an all-to-all in each layer, an
-    all-gather takes the place of one of them; `dispatched_bytes` is what the all-to-all sends.
-    """
-    activations = tokens * model.hidden_size * value_bytes
-    sums = (1 if all_to_all else 2) * model.num_layers + 1 if tensor > 1 else 0
-    part, share = -(-model.vocab_size // tensor), -(-tokens // tensor)
-    gathered = model.num_layers * share * model.hidden_size * value_bytes
-    return {
-        "all_reduce": sums * activations,
-        "gather": logits * part * 4 if tensor > 1 else 0,
-        "all_gather": gathered if all_to_all else 0,
-        "send": (pipeline - 1) * activations,
-    }
-
-
-def dispatched_bytes(
-    hidden_size: int, per_token: int, *, value_bytes: int, devices: int, tokens: int
-) -> float:
-    """Return what all devices send in a layer's dispatch and combine, if experts are chosen evenly.
-
-    A token goes to each of its experts and back. Counts of copies, 8 bytes per expert, come on top.
-    """
-    return 2 * tokens * per_token * (devices - 1) / devices * hidden_size * value_bytes

@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 
 from engine.core.config import EngineConfig
 from engine.core.log import vocabulary as v
 from engine.models.configurations import CONFIGURATIONS
-from engine.parallel.lanes import expected_bytes
 from engine.simulation.devices import (
     H100,
     NETWORK,
@@ -48,13 +46,10 @@ def test_the_bytes_of_a_decode_step_set_its_time():
 
 @pytest.mark.parametrize(("tensor", "pipeline"), [(2, 1), (8, 1), (1, 2), (1, 8), (2, 4)])
 def test_it_sends_what_the_real_devices_send(tensor, pipeline):
-    """A ring all-reduce of n bytes sends 2 (p - 1) n. The embedding and the output are left out."""
+    """Two sums per layer: a ring all-reduce of n bytes sends 2 (p - 1) n. Stages pass on the rest."""
     sizes = machine().sizes
-    model = SimpleNamespace(num_layers=sizes.layers, hidden_size=sizes.hidden, vocab_size=0)
-    counts = dict(value_bytes=2, tensor=tensor, pipeline=pipeline, tokens=1, logits=0)
-    real = expected_bytes(model, **counts)
-    sums = real["all_reduce"] * 2 * sizes.layers / (2 * sizes.layers + 1)
-    expected = 2 * (tensor - 1) * sums + real["send"] * tensor
+    n = sizes.hidden * 2
+    expected = 2 * (tensor - 1) * 2 * sizes.layers * n + (pipeline - 1) * n * tensor
     price = machine(tensor=tensor, pipeline=pipeline).price(DECODE)
     assert price.bytes_per_token_layer * sizes.layers == pytest.approx(expected)
 
