@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 import pytest
 
 from engine import (
-    ClusterLog,
     Cost,
     EngineConfig,
     EventLog,
@@ -21,7 +20,6 @@ from engine import (
     Sweep,
     Workload,
     simulate,
-    simulate_cluster,
     simulated,
     sweep,
 )
@@ -30,7 +28,6 @@ from engine.models.configurations import CONFIGURATIONS
 from engine.models.kv_sizes import kv_sizes
 from engine.simulation.capacity.curve import Header
 from engine.simulation.scenarios import scenario
-from engine.simulation.speakers import Speaker, workload_of
 from engine.simulation.workload import Answer, Arrival, lognormal, poisson
 from tests.engine.workloads import random_log
 from tests.facts import assert_names
@@ -321,17 +318,6 @@ def test_a_ring_marks_the_first_number_of_blocks_from_which_moving_is_cheaper():
     assert "cheaper from 4 blocks on" in drawn.layout.title.text
     assert drawn.layout.title.text.count("never cheaper") == 2
     assert "No blocks" in figures.break_even(line(0, 4), {}, most=0).layout.title.text
-
-
-def served_by(router: str) -> ClusterLog:
-    people = [
-        Speaker(
-            f"p{n}", own=8, shared=32, output=2, common=("clock", "letter")[n % 2], at_ms=90.0 * n
-        )
-        for n in range(12)
-    ]
-    config = EngineConfig(block_size=8, max_kv_tokens=512)
-    return simulate_cluster(workload_of(people), config, cost=Cost(10, 0.2), router=router)
 
 
 def test_capacity_draws_the_points_the_knee_and_the_limit():
