@@ -21,7 +21,7 @@ FIGURES = {
     "loading": "memory and time to load each type of file, against its size",
     "routing": "every router on nine workloads, simulated and served; a decision; 100 replicas",
     "board": "the board in a browser at 10,000, 100,000 and 1,000,000 events",
-    "load": "a server under load and faults",
+    "load": "a server under load: many streams, overload, clients that leave or read slowly",
     "chaos": "faults at random times under traffic on three replicas, and what must hold after them",
 }
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from benchmarks import __main__, board, harness, llama_cpp_library
-from benchmarks.load import faults, gateway
-from tests.server.harness import ForkedServer, serve_forked, start
+from benchmarks.load import gateway
+from tests.server.harness import ForkedServer, serve_forked
 from visualizer.pictures import chromium_path
 
 TINY = {
@@ -36,9 +36,7 @@ FIGURES = [
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_figure_is_measured_and_saved(figure, monkeypatch, tmp_path):
-    for module in (sys.modules["benchmarks.load"], faults):
-        monkeypatch.setattr(module, "serve_in_background", serve_forked)
-    monkeypatch.setattr(faults, "under_test", start)
+    monkeypatch.setattr(sys.modules["benchmarks.load"], "serve_in_background", serve_forked)
     run = lambda command: ForkedServer("underglass.commands", *command[3:])  # noqa: E731
     monkeypatch.setattr(gateway, "BackgroundServer", run)
     if not llama_cpp_library.is_fetched():  # `make test-fast` does it; tests use no network

@@ -1,4 +1,4 @@
-"""A started server, real sockets, and clients that behave or do not: under load, and when it fails."""
+"""A started server under load, over real sockets, with clients that behave or do not."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.harness import save
-from benchmarks.load import faults, leavers, overload, slow_readers, streams
+from benchmarks.load import leavers, overload, slow_readers, streams
 from server.process import BackgroundServer, serve_in_background
 
 ROOM = {"max_kv_tokens": 65_536, "token_budget": 512}
@@ -51,7 +51,6 @@ WORKS: dict[str, Callable[[float], dict[str, Any]]] = {
         max_batch_size=160,
         **ROOM,
     ),
-    "faults": lambda scale: faults.measure(_crowd(100, scale)),
 }
 
 
