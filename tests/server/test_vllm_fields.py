@@ -97,23 +97,6 @@ def test_a_chat_has_the_answer_and_no_tool_call(chat, url):
         assert "".join(texts) == TOOL_TEXT + ANSWER
 
 
-def test_logprobs_have_every_token_and_offsets_follow_the_text(url):
-    ask = Caller(url, "chat", stream=False)
-    _, answer = ask.send(logprobs=True)
-    tokens = [entry["token"] for entry in answer["choices"][0]["logprobs"]["content"]]
-    assert "".join(tokens) == TOOL_TEXT + ANSWER + "<|assistant_end|>"
-    prompt = TOKENIZER.chat_template.render(SUM)
-    _, answer = Caller(url, "completions", stream=False).send(
-        prompt=prompt, max_tokens=60, logprobs=0
-    )
-    told = answer["choices"][0]
-    pieces = zip(told["logprobs"]["tokens"], told["logprobs"]["text_offset"], strict=True)
-    shown = [(token, offset) for token, offset in pieces][tokens.index("<|output_end|>") + 1 :]
-    assert told["text"] == ANSWER
-    for token, offset in shown[:-1]:
-        assert ANSWER.startswith(token, offset)
-
-
 def test_stop_strings_are_searched_in_the_text_that_is_shown(chat):
     assert chat.text(stop=["25<", "+ 25"]) == "17 "
     assert chat.text(stop=["25<", "+ 25"], skip_special_tokens=False) == "<|python_start|>17+"
@@ -278,12 +261,3 @@ def test_a_prompt_that_is_too_long_is_cut_to_what_fits(whole, url):
     assert arrived.max_tokens == 7
     assert len(arrived.prompt) > 1000
     assert len(arrived.prompt) + 7 == trace(url)[0].model["max_context"]
-
-
-def test_samples_beyond_the_batch_are_queued(ask, url):
-    fields = {"n": 11, "max_tokens": 9, "temperature": 3.0, "seed": 5, "ignore_eos": True}
-    choices = ask.choices(**fields, skip_special_tokens=False)
-    assert len(choices) == 11
-    assert {choice["finish_reason"] for choice in choices} == {"length"}
-    assert len({choice["text"] for choice in choices}) > 1
-    assert ask.choices(**fields, skip_special_tokens=False) == choices

@@ -16,13 +16,6 @@ from visualizer.packed import told_later
 from visualizer.reading.opening import eventful
 
 
-def test_a_log_is_read_in_every_form(log, tmp_path):
-    log.save(tmp_path / "run.jsonl")
-    text = log.to_bytes()
-    for form in (log, text, text.decode(), tmp_path / "run.jsonl", str(tmp_path / "run.jsonl")):
-        assert read_log(form).to_bytes() == text
-
-
 def test_what_is_not_a_log_is_rejected_with_the_reason(tmp_path):
     with raises_naming(TypeError, "EventLog"):
         show({"events": []})  # type: ignore[call-overload]

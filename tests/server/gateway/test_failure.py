@@ -118,15 +118,6 @@ def test_client_that_leaves_is_aborted_on_its_replica(serve, gateway):
         assert feed.until_kind(RequestFinished).reason == "abort"
 
 
-def test_draining_replica_gets_no_more_requests(serve, gateway):
-    replicas = {id_: serve() for id_ in ("0", "1")}
-    url = gateway(*(replica.url for replica in replicas.values())).url
-    replicas["0"].stop()
-    with ClusterFeed(url) as feed:
-        feed.until_ready("1")
-    assert post(url, "/v1/completions", {"prompt": "x"}).headers["x-underglass-replica"] == "1"
-
-
 def test_the_gateway_tells_a_full_disk_and_that_every_engine_has_failed(serve, gateway, tmp_path):
     path = tmp_path / "class.jsonl"
     replica = serve(paused=True, trace_file=str(path))
