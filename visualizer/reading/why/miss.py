@@ -15,7 +15,7 @@ MissKind = Literal[
     "scored",  # its prompt is scored, so it cannot use the cache
     "evicted",  # the next block was cached and was evicted
     "no_window",  # cached, but sliding layers lacked the window before the end of a larger hit
-    "no_group",  # cached, but another KV cache group of a foreign engine had less of it
+    "no_group",  # full attention had more of it than all KV cache groups together
     "computing",  # another request was computing it
     "never_stored",  # an earlier request has the same tokens, but they were not stored
     "shorter",  # the most similar earlier prompt ends inside the block
@@ -43,7 +43,7 @@ class WhyMissed:
     about       the request that it is about: the most similar one, or the one that computed the block
     agree       how many first tokens it has in common with `about`, or with a cached prefix
     token, other     the texts of the first tokens that differ; None if unknown
-    group       the KV cache group that had less of it, and how many tokens that had
+    group       the KV cache group that had least of it, and how many tokens that had
     evicted     the step in which the next block was evicted, if it was
     needed_by   the request that the eviction was for; None if it is unknown or there is none
     eviction    the reason of the eviction
@@ -102,6 +102,8 @@ class WhyMissed:
         if kind == "evicted":
             kind = "evicted" if self.needed_by is not None else "evicted_for_unknown"
             kind = "evicted_cleared" if self.eviction == "cleared" else kind
+        elif kind == "no_group" and self.group[1] > self.found:
+            kind = "no_group_either"
         elif kind == "differs" and self.about is None:
             kind = "differs_cached"
         if self.kind in ("differs", "first") and self.by_hash:

@@ -133,7 +133,7 @@ class Search:
             kind = "whole"
         elif state.has_windows and min(cached, most) >= found + size:
             kind, agree = "no_window", min(cached, most) // size * size
-        elif event.hits and min(event.hits) < event.hits[0] and found < event.hits[0]:
+        elif len(event.hits) > 1 and found < event.hits[0]:
             kind, agree = "no_group", event.hits[0]
         elif (owner := self._computing(event.request, found + size)) is not None:
             kind, about = "computing", owner
@@ -172,9 +172,9 @@ class Search:
         )
 
     def _group(self, hits: list[int]) -> tuple[str, int]:
-        """Return the KV cache group that had the least of the prompt, and how much."""
-        least = min(hits)
-        number = hits.index(least)
+        """Return the group beside full attention that had least of the prompt, and how much."""
+        least = min(hits[1:])
+        number = hits.index(least, 1)
         return self.state.source.get("groups", {number: f"group {number}"})[number], least
 
     def _compared(

@@ -23,7 +23,7 @@ interface WhyMissed {
   about: number | null; // the most similar request, or the one that computed the block
   agree: number; // how many first tokens the two have in common
   texts: [own: string, other: string] | null; // of the first tokens that differ
-  group: [name: string, had: number]; // the KV cache group that had less
+  group: [name: string, had: number]; // the KV cache group that had least
   evicted: number | null; // the step that evicted the next block
   neededBy: number | null;
   eviction: string; // its reason
@@ -82,8 +82,8 @@ function search(model: Model, id: number): WhyMissed {
   const own = tokensOf(root, root.promptLength, size);
   const { found, step } = admission;
   const { hits = [] } = [...model.eventsIn(admission.seq, admission.seq)][0] as Events["admitted"];
-  const [full = 0] = hits; // the first group, of full attention
-  const least = Math.min(...hits);
+  const [full = 0, ...others] = hits; // the first group is of full attention
+  const least = Math.min(...others);
   const end = found + size;
   const most = Math.floor((own.length - 1) / size) * size;
   const key = `${root.extra_key}`;
@@ -105,7 +105,7 @@ function search(model: Model, id: number): WhyMissed {
   else if (state.windowPages && Math.min(agree, most) >= end) {
     kind = "no_window";
     agree = Math.floor(Math.min(agree, most) / size) * size;
-  } else if (least < full && found < full) {
+  } else if (others.length && found < full) {
     kind = "no_group";
     agree = full;
   } else if (computing !== undefined) {
@@ -147,7 +147,7 @@ function search(model: Model, id: number): WhyMissed {
     about: isAbout ? about : null,
     agree: isAbout || kind === "no_window" || kind === "no_group" ? agree : found,
     group:
-      kind === "no_group" ? [state.source.groups?.[hits.indexOf(least)] ?? "", least] : NO_GROUP,
+      kind === "no_group" ? [state.source.groups?.[hits.indexOf(least, 1)] ?? "", least] : NO_GROUP,
     texts: pair[0] && pair[1] ? [pair[0], pair[1]] : null,
     evicted: lost?.event ? lost.step : null,
     neededBy: by < 0 ? null : by,
@@ -194,6 +194,7 @@ export function missedWords(model: Model, answer: WhyMissed) {
   let name = kind;
   if (kind === "evicted" && neededBy === null) name = "evicted_for_unknown";
   if (kind === "evicted" && answer.eviction === "cleared") name = "evicted_cleared";
+  if (kind === "no_group" && answer.group[1] > found) name = "no_group_either";
   if (kind === "differs" && about === null) name = "differs_cached";
   if (answer.byHash && (kind === "differs" || kind === "first")) name += "_block";
   const other = kind === "evicted" ? neededBy : about;
