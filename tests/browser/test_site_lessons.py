@@ -147,6 +147,15 @@ def test_a_changed_cell_runs_in_the_page_stops_and_fails_and_what_follows_is_mar
     expect(running.locator(".out")).to_have_text("126 of 288 seats were taken: 44%\n")
 
 
+def test_the_bundled_model_writes_in_the_page_what_it_writes_with_torch(open_lesson):
+    stored = nbformat.read(NOTEBOOKS / "01_token_loop.ipynb", as_version=4).cells[2].outputs
+    [text] = [output.text for output in stored if output.output_type == "stream"]
+    page = open_lesson("01_token_loop")
+    ran = run(page, 2)
+    assert ran.locator('pre[data-stream="stdout"]').inner_text().strip() == text.strip()
+    expect(ran.locator(".board > .underglass")).to_have_attribute("data-ready", "true")
+
+
 def test_each_cell_that_does_not_run_says_why(site_folder):
     rows = json.loads((site_folder / "cells.json").read_text("utf-8"))
     assert [row["lesson"] for row in rows] == NAMES

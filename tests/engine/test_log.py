@@ -1,11 +1,14 @@
 """The log on disk and in memory: complete, unchanged, and with errors that name a bad line."""
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import CostRunner, Engine, EngineConfig, EventLog, LogError, SamplingParams
 from engine.core.log import vocabulary as v
+from engine.core.log.fold import State
 from engine.core.scheduling.policies import Policy
 from tests.engine.workloads import random_log
 from tests.facts import raises_naming
@@ -42,6 +45,18 @@ def test_a_window_starts_with_a_keyframe_and_ends_in_the_same_state(seed: int, w
     assert again.state().core() == whole.state().core()
     if len(whole) > window:
         assert isinstance(kept[0], v.Keyframe)
+
+
+def test_folding_from_any_keyframe_reaches_the_same_state() -> None:
+    for seed in range(40):
+        log = random_log(seed)
+        for at in Random(seed).choices(range(len(log)), k=3):
+            state = State()
+            state.apply(log.state(at).keyframe())
+            for event in log.since(at + 1):
+                state.apply(event)
+            assert state.core() == log.state().core()
+            assert state.keyframe() == log.state().keyframe()
 
 
 def test_a_log_of_another_schema_version_is_refused_with_both_versions() -> None:
