@@ -96,7 +96,7 @@ export async function loadCluster(board: ClusterBoard, log: LogSource, opening: 
     if (board.model) board.grow();
     else {
       board.open(model, opening);
-      board.root.append(note);
+      board.root.prepend(note);
     }
   });
   note.remove();

@@ -197,7 +197,7 @@ async function showRest(
 ) {
   const { model } = reading;
   const note = h("p.note.reading");
-  if (!reading.done) board.root.append(note);
+  if (!reading.done) board.grid.before(note);
   let drawn = model.events.length;
   let told = -1;
   await reading.follow(() => {
