@@ -1,5 +1,6 @@
 """The busy time of a run: that in which its steps ran, without pauses and time without a request."""
 
+from array import array
 from bisect import bisect_right
 
 from engine.core.log import EventLog
@@ -23,8 +24,8 @@ class BusyTime:
     """When steps ran, collected in their order: the busy time between two instants."""
 
     def __init__(self) -> None:
-        self._ends: list[int] = []  # of steps
-        self._sums: list[int] = []  # busy time up to each of these ends
+        self._ends = array("q")  # of steps
+        self._sums = array("q")  # busy time up to each of these ends
 
     def note(self, event: v.StepFinished) -> None:
         """Add the next finished step that has times."""

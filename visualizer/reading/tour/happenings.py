@@ -131,7 +131,7 @@ class Fault:
 class Happenings:
     """The largest of each kind, and what the scenes of a whole run need.
 
-    begins   by step: when it began
+    begins   by step, of those that admitted or preempted a request: when it began
     last_step  the last finished step that has times; None if none has
     evicted  how many blocks were evicted for room in the whole run
     reasons  by number of scheduled steps: why the head of the queue was not admitted
@@ -158,6 +158,7 @@ class Happenings:
         self.state = State()
         self._open: dict[int, Loss] = {}  # by victim: its last preemption
         self._scheduled: set[int] = set()  # steps that have not finished
+        self._changed: set[int] = set()  # of these, steps that admitted or preempted a request
         self._evictions: dict[int, Eviction] = {}  # of the current step, by request
         self._finished = 0
         self._paused_at: int | None = None
@@ -201,6 +202,7 @@ class Happenings:
         computed = max([request.num_computed_tokens, *ends])
         table = request.held_blocks
         free = len(state.free)
+        self._changed.add(state.step)
         loss = Loss(event.request, state.step, event.needed_by, free, computed, table)
         self._open[event.request] = loss
         self.losses.append(loss)
@@ -225,8 +227,11 @@ class Happenings:
 
     def _step_finished(self, event: v.StepFinished) -> None:
         if "end" in event.t:
-            self.begins[event.step], self.last_step = event.t["start"], event.step
+            self.last_step = event.step
             self.busy.note(event)
+            if event.step in self._changed:
+                self.begins[event.step] = event.t["start"]
+        self._changed.discard(event.step)
         plan = {row.request: len(row.drafts) for row in self.state.plans.get(event.step, [])}
         for gain in event.tokens:
             life = self.lives.get(gain.request)
@@ -280,6 +285,7 @@ class Happenings:
     def _admitted(self, event: v.Admitted) -> None:
         state, request = self.state, event.request
         found = len(event.blocks) * state.block_size
+        self._changed.add(state.step)
         if event.resumed:
             if (loss := self._open.get(request)) is not None and loss.resumed is None:
                 loss.resumed, loss.found = state.step, found

@@ -82,13 +82,13 @@ const DOUBTS = {
 /** Time in which no step ran is worth a sentence if it is at least this share of the busy time. */
 const LEAST_HELD = 0.01;
 
-/** " Busy time counts: 12.8 s paused or idle in A and 3 s in B do not." */
+/** " Only busy time counts: 12.8 s paused or idle in A and 3 s in B do not." */
 function notCounted({ names, totals }: Facts, ends: number[], kind: Axis["kind"]) {
   const [, ...held] = totals.find(([name]) => name === HELD) ?? [];
   const times = names.map((_, side) => Number(held[side] ?? 0) * US_PER_MS);
   if (kind === "steps" || !times.some((time, side) => time >= LEAST_HELD * ends[side])) return "";
   const [a, b] = times.map((time) => duration(time));
-  return ` Only busy time counts, not what was paused or idle: ${a} in ${names[0]}, ${b} in ${names[1]}.`;
+  return ` Only busy time counts: ${a} paused or idle in ${names[0]} and ${b} in ${names[1]} do not.`;
 }
 
 /** " (± 70 ms)": the error of a predicted end. */
