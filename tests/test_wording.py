@@ -6,7 +6,7 @@ All other tests check facts. After a change of wording, run `pytest tests/test_w
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import pytest
@@ -24,8 +24,6 @@ from visualizer.comparing.differences import first_difference, pair
 from visualizer.reading.story import Story, plain
 from visualizer.reading.summary import summary
 from visualizer.reading.why import WhyError, why
-
-Snapshot = Callable[[str, str], None]
 
 
 def random_log(seed: int, **settings: object) -> EventLog:

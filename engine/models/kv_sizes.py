@@ -27,11 +27,10 @@ by tensor; a test compares the two. Differs from a real deployment:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from engine.models.families import FAMILIES, Family
 
-KVDtype = Literal["bfloat16", "fp8", "int8"]
 _VALUE_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "int8": 1}
 SCALE_BYTES = 4  # of the scale that int8 KV has for each token and head
 _MXFP4_BYTES = 4.25 / 8  # four bits a value, and eight for the scale of every 32 values

@@ -15,11 +15,10 @@ from checks.judging import counted
 from checks.lesson_02 import Promise
 from engine.core.compute.batch import Batch
 from engine.core.compute.kv_cache import KVCache
-from engine.core.compute.model import Attend, ModelConfig
+from engine.core.compute.model import ModelConfig
 
 Array = NDArray[np.float64]
 LearnersAttend = Callable[..., Any]
-MakeAttention = Callable[[ModelConfig, KVCache, Batch], Attend]
 
 SIZE = 8  # of a query, a key, a value; no text is longer, so that a value can encode its position
 

@@ -49,7 +49,6 @@ def chromium():
 
 
 NewPage = Callable[..., Page]
-OpenCells = Callable[..., Page]
 
 
 @pytest.fixture

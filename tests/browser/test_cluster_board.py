@@ -1,7 +1,6 @@
 """The board of a cluster in a browser shows what Python's ClusterLog says."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,9 +32,6 @@ class ClusterOnPage(BoardOnPage):
 
     def row(self, index: int) -> DecisionRow:
         return read(self.log).decision_rows[index]
-
-
-OpenCluster = Callable[..., ClusterOnPage]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
@@ -25,7 +24,6 @@ from visualizer.live.local_server import LocalServer
 from visualizer.live.pages import indexed_routes
 
 VLLM = REPOSITORY / "tests/fixtures/vllm/vllm_shared_prefix.jsonl.gz"
-Opening = Callable[..., str]
 # Requests of the page are sent when the test says so.
 HOLD = """() => {
   const real = fetch

@@ -144,14 +144,6 @@ async def test_a_server_that_drains_loads_nothing_more(shelf):
 
 CHAT = [{"role": "user", "content": "x"}]
 COMPLETE = {"prompt": "x", "max_tokens": 3}
-LEASING: list[tuple[str, dict[str, Any]]] = [
-    ("/v1/completions", COMPLETE),
-    ("/v1/completions", COMPLETE | {"stream": True}),
-    ("/v1/chat/completions", {"messages": CHAT, "max_tokens": 3}),
-    ("/v1/chat/completions", {"messages": CHAT, "max_tokens": 3, "stream": True}),
-    ("/tokenize", {"prompt": "x"}),
-    ("/detokenize", {"tokens": [97]}),
-]
 
 
 class AsgiCall:

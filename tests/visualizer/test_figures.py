@@ -28,7 +28,7 @@ from engine.models.configurations import CONFIGURATIONS
 from engine.models.kv_sizes import kv_sizes
 from engine.simulation.capacity.curve import Header
 from engine.simulation.scenarios import scenario
-from engine.simulation.workload import Answer, Arrival, lognormal, poisson
+from engine.simulation.workload import lognormal, poisson
 from tests.engine.workloads import random_log
 from tests.facts import assert_names
 from visualizer import compare, figures, read, show
@@ -147,16 +147,11 @@ def test_a_long_run_is_drawn_with_few_points_and_says_so():
     assert max(drawn(figure, "held by requests").y) == read(long).steps.used_blocks.max()
 
 
-def twelve(cpu_ms: float = 5, extra_tokens: int = 0, **settings: Any) -> EventLog:
+def twelve(cpu_ms: float = 5, **settings: Any) -> EventLog:
     """Return lesson 04's twelve requests, on a machine that needs CPU time to schedule."""
     story = scenario("continuous_batching")
-    workload, config = story.workload, msgspec.structs.replace(story.config, **settings)
-    for one in workload.inputs if extra_tokens else ():
-        assert isinstance(one, Arrival)
-        answer = one.answers[0]
-        one.answers = {0: Answer(answer.length, [*answer.ids[:-1], 0], answer.texts)}
-        one.params = msgspec.structs.replace(one.params, max_tokens=answer.length + extra_tokens)
-    return simulate(workload, config, cost=Cost(10, 0.25, cpu_ms=cpu_ms))
+    config = msgspec.structs.replace(story.config, **settings)
+    return simulate(story.workload, config, cost=Cost(10, 0.25, cpu_ms=cpu_ms))
 
 
 def bars(figure: go.Figure, verb: str) -> list[list[tuple[float, float]]]:

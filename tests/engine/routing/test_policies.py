@@ -19,11 +19,9 @@ def joined(router: Router, replicas: int, block_size: int = 4) -> list[Replica]:
     return [Replica(str(number)) for number in range(replicas)]
 
 
-def route(
-    router: Router, request: int, tokens: list[int], replicas: list[Replica], now_us: int = 0
-) -> Decision:
-    decision = router.choose(request, tokens, replicas, now_us)
-    router.on_routed(request, tokens, decision.replica, now_us)
+def route(router: Router, request: int, tokens: list[int], replicas: list[Replica]) -> Decision:
+    decision = router.choose(request, tokens, replicas, 0)
+    router.on_routed(request, tokens, decision.replica, 0)
     next(one for one in replicas if one.id == decision.replica).in_flight += 1
     return decision
 

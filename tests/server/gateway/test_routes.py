@@ -51,9 +51,6 @@ def test_response_names_replica_and_its_request_and_keeps_the_request_id(url):
     assert row.label == "Ada"
 
 
-MORE = ("/join", "/", "/docs", "/openapi.json")
-
-
 @pytest.mark.parametrize(
     ("path", "wrong"),
     [("/v1/completions", {"prompt": "x", "max_tokens": "many"}), ("/engine/step", {"steps": 0})],
