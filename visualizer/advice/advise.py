@@ -130,7 +130,7 @@ def advising(
     errors = _errors(runs, worst)
     searched = _Search(runs, goals, replays)
     waited = Counter[str]()
-    for one in runs.logs if isinstance(log, ClusterLog) else [log]:
+    for one in runs.logs:
         waited.update(regimes_of(one).waited)
     for changes in searched.search(list(lines(runs, waited, goals)), settings):
         yield in_words(dict(changes), runs.before(changes))

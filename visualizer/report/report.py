@@ -44,12 +44,16 @@ def report(
     title = Heading(f"What happened in {name}", 1)
     told, *of_parts = str(answer_of(log, "summary", lambda: summary(log))).split("\n\n")
     if isinstance(log, EventLog):
-        return [title, *_Report(log, told, on_part).blocks(replays=replays)]
+        drawn = _Report(log, told, on_part)
+        found = [title, *drawn.blocks()]
+        has_waits = drawn.has_waits
+        del drawn  # a long log's steps are not kept while others are replayed
+        return [*found, *_remedies(log, on_part)] if replays and has_waits else found
     blocks: list[Block] = [title, Text(read(log).regimes.sentence), _facts(told)]
     for part, its in zip(log.parts, of_parts, strict=True):
         blocks.append(Heading(f"Replica {part.name}"))
         told = its.partition("\n")[2]  # without its name
-        for block in _Report(part.log, told, on_part).blocks(replays=False):
+        for block in _Report(part.log, told, on_part).blocks():
             below = isinstance(block, Heading)
             blocks.append(Heading(block.text, 3) if below else block)  # type: ignore[union-attr]
     return blocks
@@ -84,14 +88,17 @@ class _Report:
             if isinstance(event, v.RunStarted) and self._unit == "us":
                 self._began = event.t.get("unix_us")
 
-    def blocks(self, *, replays: bool) -> Iterator[Block]:
+    @property
+    def has_waits(self) -> bool:
+        """Whether a request ever waited."""
+        return any(self._regimes.waited.values())
+
+    def blocks(self) -> Iterator[Block]:
         """Yield the parts of the report."""
         sections = self._limit, self._timeline, self._meanwhile, self._slowest
         for number, section in enumerate(sections, 1):
             yield from section()
             self._on_part(number)
-        if replays:
-            yield from self._remedies()
 
     def _limit(self) -> Iterator[Block]:
         """What limited the run, and the figures of its summary."""
@@ -186,31 +193,6 @@ class _Report:
             advice = helped(one)
             yield Text(f"{headline(one)} {advice}{'.' * bool(advice)}".strip())
 
-    def _remedies(self) -> Iterator[Block]:
-        """What other settings would have done for the mean time of a request."""
-        if not sum(self._regimes.waited.values()):
-            return
-        yield Heading("What would have helped")
-        try:
-            answer = advise(
-                self._log, [SHORTER], replays=REPLAYS, steps=STEPS, on_replay=self._on_part
-            )
-        except (LogError, ConfigError, ValueError) as error:
-            yield Text(str(error))
-            return
-        rows = [["change", "how", SHORTER.name, "also better", "costs"]]
-        for one in answer.advice:
-            mean = str(one.goals[0]).removeprefix(f"{SHORTER.name} ")
-            told = ["; ".join(some) or "-" for some in (one.flags, one.gains, one.costs)]
-            rows.append([one.words, told[0], mean, *told[1:]])
-        if not answer.advice:
-            yield Text(
-                f"None of {answer.replays} replays with other settings makes requests faster."
-            )
-        else:
-            yield Table(rows, words=(0, 1, 2, 3, 4))
-            yield Text(f"{answer.errors} {answer.note}".rstrip())
-
     def _at(self, number: int, *, is_start: bool = False) -> float:
         """When a step ended, or when it started, in the log's unit."""
         steps = self._regimes.columns.steps
@@ -227,3 +209,23 @@ class _Report:
         if self._unit == "us":
             return percentiles_text([one / 1000 for one in values])
         return f"{min(values)} to {max(values)} steps"
+
+
+def _remedies(log: EventLog, on_part: Callable[[int], object]) -> Iterator[Block]:
+    """What other settings would have done for the mean time of a request."""
+    yield Heading("What would have helped")
+    try:
+        answer = advise(log, [SHORTER], replays=REPLAYS, steps=STEPS, on_replay=on_part)
+    except (LogError, ConfigError, ValueError) as error:
+        yield Text(str(error))
+        return
+    rows = [["change", "how", SHORTER.name, "also better", "costs"]]
+    for one in answer.advice:
+        mean = str(one.goals[0]).removeprefix(f"{SHORTER.name} ")
+        told = ["; ".join(some) or "-" for some in (one.flags, one.gains, one.costs)]
+        rows.append([one.words, told[0], mean, *told[1:]])
+    if not answer.advice:
+        yield Text(f"None of {answer.replays} replays with other settings makes requests faster.")
+    else:
+        yield Table(rows, words=(0, 1, 2, 3, 4))
+        yield Text(f"{answer.errors} {answer.note}".rstrip())
