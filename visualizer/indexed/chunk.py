@@ -71,10 +71,13 @@ def unpack_events(
 
     Their fields `without` are not unpacked, and are None.
     """
-    plain = inflate(data)
-    (length,) = _LENGTH.unpack_from(plain)
-    begin = _LENGTH.size + length
-    header = msgspec.json.decode(plain[_LENGTH.size : begin], type=_Header)
+    shape = kinds_of(vocabulary)
+    wanted = None if only is None else {shape.number_of[kind] for kind in only}
+    inflating = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+    header, begin, plain = _header(inflating, data)
+    if wanted is not None and wanted.isdisjoint(number for number, *_ in header.kinds):
+        return []
+    plain += inflating.decompress(inflating.unconsumed_tail)
     end = len(plain) - header.values
     source = ColumnSource(
         header.columns,
@@ -82,9 +85,7 @@ def unpack_events(
         plain[end - header.strings : end],
         plain[end:],
     )
-    shape = kinds_of(vocabulary)
     numbers = source.numbers()
-    wanted = None if only is None else {shape.number_of[kind] for kind in only}
     events = {}
     with without_gc():
         for number, count, column, value in header.kinds:
@@ -106,11 +107,7 @@ def first_lists(data: bytes) -> tuple[list[int], "array[int]"]:
     The columns after it are not inflated.
     """
     inflating = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
-    plain = inflating.decompress(data, 1 << 14)
-    (length,) = _LENGTH.unpack_from(plain)
-    begin = _LENGTH.size + length
-    plain += inflating.decompress(inflating.unconsumed_tail, max(1, begin - len(plain)))
-    header = msgspec.json.decode(plain[_LENGTH.size : begin], type=_Header)
+    header, begin, plain = _header(inflating, data)
     first = header.kinds[0][2]
     columns = header.columns[: first + 2]
     most = begin + sum(_ALIGNED * (count + 1) for _code, count, *_ in columns)
@@ -119,6 +116,15 @@ def first_lists(data: bytes) -> tuple[list[int], "array[int]"]:
     source.skip_to(first, 0)
     lengths = source.numbers()
     return lengths, source.integers() if any(lengths) else array("b")
+
+
+def _header(inflating: Any, data: bytes) -> tuple[_Header, int, bytes]:
+    """Return the header of a chunk, where it ends, and what had to be inflated for it."""
+    plain = inflating.decompress(data, 1 << 14)
+    (length,) = _LENGTH.unpack_from(plain)
+    begin = _LENGTH.size + length
+    plain += inflating.decompress(inflating.unconsumed_tail, max(1, begin - len(plain)))
+    return msgspec.json.decode(plain[_LENGTH.size : begin], type=_Header), begin, plain
 
 
 def checked(data: bytes, crc: int, what: str) -> bytes:

@@ -11,7 +11,7 @@ Source: Apache Arrow stores lists and optional values in this way.
 import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import accumulate, chain, repeat
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -29,6 +29,8 @@ _INTEGERS = {
 }
 _EXACT = 2**53  # the largest number up to which a double has every integer
 _CONSTANT, _DOUBLES, _INTEGER_DOUBLES, _MIXED = "c", "d", "D", "m"
+_BYTES = {code: array(code).itemsize for code in "bBhHiIlLqQfd"}  # of an item of a column
+_BYTES |= {_CONSTANT: 0, _MIXED: 0, _INTEGER_DOUBLES: _BYTES[_DOUBLES]}
 _ALIGNED = 8  # bytes; a typed array of JavaScript begins at a multiple of its item's size
 
 
@@ -95,17 +97,19 @@ class ColumnSource:
         self, about: list[list[Any]], data: memoryview, strings: bytes, values: bytes
     ) -> None:
         self._about, self._data = about, data
-        sizes = (
-            -(-array("d" if code == _INTEGER_DOUBLES else code).itemsize * count // _ALIGNED)
-            * _ALIGNED
-            if code not in {_CONSTANT, _MIXED}
-            else 0
-            for code, count, *_ in about
-        )
+        sizes = [-(-_BYTES[code] * count // _ALIGNED) * _ALIGNED for code, count, *_ in about]
         self._begins = [0, *accumulate(sizes)]
         self._next = self._next_value = 0
-        self._values: list[Any] = msgspec.json.decode(values)
-        self._strings: list[str] = msgspec.json.decode(strings)
+        self._packed_values, self._packed_strings = values, strings
+
+    @cached_property
+    def _values(self) -> list[Any]:
+        values: list[Any] = msgspec.json.decode(self._packed_values)
+        return values
+
+    @cached_property
+    def _strings(self) -> list[str]:
+        return msgspec.json.decode(self._packed_strings, type=list[str])
 
     def skip_to(self, column: int, value: int) -> None:
         """Go on at a column and a JSON value, which are counted from 0."""

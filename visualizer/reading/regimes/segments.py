@@ -13,6 +13,7 @@ from array import array
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
+from operator import add
 
 from visualizer.reading.regimes.columns import Columns
 
@@ -72,7 +73,8 @@ def _runs(columns: Columns) -> list[Segment]:
         weights = [weight * share for share in _shares(columns, index, is_thrash[index])]
         segment = Segment(index, index + 1, weights)
         if runs and runs[-1].label == segment.label:
-            runs[-1] = _both(runs[-1], segment)
+            runs[-1].end = segment.end
+            runs[-1].weights = list(map(add, runs[-1].weights, weights))
         else:
             runs.append(segment)
             if len(runs) > _MOST_RUNS:
