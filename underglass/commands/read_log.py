@@ -62,11 +62,11 @@ def read_named(
                 )
         if whole and isinstance(log, EventLog):
             log.state()
+        return log if text else log_without_text(log)
     except OSError as error:
         fail(f"cannot read {name}: {error.strerror or error}")
     except LogError as error:
         fail(f"{'standard input' if name == '-' else name}: {error}")
-    return log if text else log_without_text(log)
 
 
 def _tell_damage(name: str, note: str) -> None:

@@ -79,7 +79,7 @@ def _packed(name: str, log: "EventLog | ClusterLog", tour: "Tour", *, text: bool
     """Return what a page needs of a log and of its tour."""
     from visualizer.packed import packed_log
 
-    packed = packed_log(name if text and named_scenario(name) else log, text=text)
+    packed = packed_log(name if text and named_scenario(name) else log)
     packed.options["run"] |= {"tour": tour.as_dict()["scenes"], "more": False}
     return packed
 
