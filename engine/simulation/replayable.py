@@ -13,6 +13,7 @@ block is stored again, the invented tokens are equal, too.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -90,9 +91,10 @@ def replayed_steps(log: EventLog) -> dict[int, int]:
 
 
 def _end_of(log: EventLog, reasons: Mapping[int, str]) -> int:
-    """Return the token that ended all outputs that stopped, if no other token equals it, or `_END`.
+    """Return the token that ended all outputs that stopped, if no other token equals it.
 
-    A later prompt may go on behind it, so that the prefix cache finds it.
+    A later prompt may go on behind it, so that the prefix cache finds it. Otherwise it is a token that
+    no output has.
     """
     said, last = Counter[int](), dict[int, int]()
     for event in log.of(v.StepFinished):
@@ -101,7 +103,9 @@ def _end_of(log: EventLog, reasons: Mapping[int, str]) -> int:
             if row.ids:
                 last[row.request] = row.ids[-1]
     ends = [last.get(request, _END) for request, reason in reasons.items() if reason == "stop"]
-    return ends[0] if ends and said[ends[0]] == len(ends) == ends.count(ends[0]) else _END
+    if ends and said[ends[0]] == len(ends) == ends.count(ends[0]):
+        return ends[0]
+    return next(token for token in count() if token not in said)
 
 
 class _Inventor:
@@ -179,7 +183,7 @@ class _Inventor:
         """Return the beginning of the run with the tokenizer of the invented tokens."""
         largest = max((max(ids, default=0) for one in self._log for ids in _ids(one)), default=0)
         known = self._started.tokenizer.get("vocab_size", 0)
-        size = max(self._shared.next_token, largest + 1, known)
+        size = max(self._shared.next_token, largest + 1, known, self._end + 1)
         tokenizer = {"name": "invented tokens", "vocab_size": size, "eos_ids": [self._end]}
         return msgspec.structs.replace(self._started, tokenizer=tokenizer)
 

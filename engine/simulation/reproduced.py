@@ -40,6 +40,10 @@ def reproduced(log: EventLog, replay: EventLog) -> Reproduced:
     with_hits = knowledge(source, "cached_tokens") != "unknown"  # a first row shows the hit, too
     events = _after_restoring(replay) if isinstance(log, LogPart) else replay
     recorded, again = _decided(log, with_hits), _decided(events, with_hits)
+    ended = {one.step for one in log.each(v.StepFinished)}
+    while ended and recorded and recorded[-1][0] not in ended:  # the recording stopped in this step
+        recorded.pop()
+        del again[len(recorded) :]
     pairs = zip_longest(recorded, again)
     differing = [at for at, (one, two) in enumerate(pairs) if (one and one[1]) != (two and two[1])]
     first = next(iter(differing), None)

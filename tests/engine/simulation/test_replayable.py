@@ -92,6 +92,19 @@ def test_more_memory_finds_as_much_without_the_tokens(tokens: int) -> None:
     assert real == blind
 
 
+def test_token_zero_ends_no_output_and_a_log_may_end_in_the_middle_of_a_step() -> None:
+    events = list(read_source(RECORDINGS / "vllm_ngram.jsonl.gz"))
+    for event in events:
+        for row in event.tokens if isinstance(event, v.StepFinished) else ():
+            row.ids = [one if one % 5 else 0 for one in row.ids]
+    middle = events.index(v.StepStarted(50))
+    while not isinstance(events[middle], v.StepScheduled):
+        middle += 1
+    for end in (len(events), middle + 1):
+        log = EventLog.from_events(events[:end])
+        assert reproduced(log, what_if(log, cost=COST)).first is None
+
+
 def test_a_log_of_our_own_without_texts_can_be_replayed() -> None:
     log = vllm_log()
     again = what_if(EventLog.from_events(list(map(without_text, log))), cost=COST)
