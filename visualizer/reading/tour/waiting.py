@@ -122,10 +122,10 @@ def the_wait(of: Material) -> Scene | None:
         step = facts.step("admitted", life.admitted)
         said = [sentence(f"{mark}{{}} waits longest: {{}}{busy}, until {{}}.", name, time, step)]
     said += _reason_of(of, life, reasons)
-    total = of.waterfall[request].total
+    whole = of.waterfall.alone(request)
     if life.finished is not None and life.reason in ("stop", "length") and not in_steps:
         said.append(
-            sentence("From its arrival to its end it takes {}.", facts.time("total", total))
+            sentence("From its arrival to its end it takes {}.", facts.time("total", whole.total))
         )
     step_shown = life.admitted or happenings.last_step or happenings.state.step
     return Scene(
@@ -137,7 +137,7 @@ def the_wait(of: Material) -> Scene | None:
         beside=of.known("lanes", "queue"),
         requests=(request,),
         question="why so long for {}?",
-        why=str(of.waterfall[request]),
+        why=str(whole),
     )
 
 
