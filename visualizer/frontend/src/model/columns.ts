@@ -52,6 +52,16 @@ export class Integers {
     this.values = roomFor(this.values, index + 1, all);
     this.values[index] = value;
   }
+
+  /** Sets several, from an index on. */
+  put(index: number, values: ArrayLike<number>, all?: number) {
+    let most = 0;
+    for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i];
+    if (!values.length) return;
+    const end = index + values.length - 1;
+    this.set(end, most, all);
+    this.values.set(values, index);
+  }
 }
 
 type Pair = readonly [number, number];

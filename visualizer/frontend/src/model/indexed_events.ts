@@ -64,10 +64,9 @@ class ColumnSource {
     this.strings = json(end - this.header.strings, end);
   }
 
-  /** @param isPacked of a constant, only one */
-  numbers(isPacked = false): Values {
+  numbers(): Values {
     const [code, count, constant] = this.header.columns[this.#column++];
-    if (code === "c") return new Array(isPacked ? 1 : count).fill(constant);
+    if (code === "c") return new Array(count).fill(constant);
     if (code === "m") return this.values(count);
     const { buffer, byteOffset } = this.#bytes;
     const column = new ARRAYS[code](buffer, byteOffset + this.#begin, count);
@@ -146,91 +145,48 @@ const viewsOf =
     );
   };
 
-/** One of the lists of a column. */
-export interface PackedList<Lists = PackedLists> {
-  lists: Lists;
-  row: number;
+/** A column that stays packed: its values are made when they are asked for, because most are never looked at. */
+export interface Column<Value = any> {
+  at: (row: number) => Value;
 }
 
-/** Lists that stay packed until they are asked for: most requests of a long log are never looked at. */
-class Packed {
-  #ends: Uint32Array;
+/** What an index knows of the requests of a part, or of their contents: a column for each field. */
+export type Table<Fields> = { [Name in keyof Fields]: Column<NonNullable<Fields[Name]>> };
 
-  constructor(lengths: Values) {
+type GetColumn = (count: number, source: ColumnSource) => Column;
+const NONE: never[] = [];
+
+/** Lists of values of a column. */
+class Lists implements Column<any[]> {
+  #ends: Uint32Array;
+  #items: Column | null;
+
+  constructor(lengths: Values, item: GetColumn, source: ColumnSource) {
     let end = 0;
     this.#ends = Uint32Array.from(lengths, (length) => (end += length));
+    this.#items = end ? item(end, source) : null;
   }
 
-  at(row: number): PackedList<any> {
-    return { lists: this, row };
-  }
-
-  /** The places of a row's items. */
-  protected places(row: number) {
-    const begin = row ? this.#ends[row - 1] : 0;
-    return Array.from({ length: this.#ends[row] - begin }, (_, at) => begin + at);
+  at(row: number): any[] {
+    const [begin, end] = [row ? this.#ends[row - 1] : 0, this.#ends[row]];
+    if (begin === end) return NONE;
+    return Array.from({ length: end - begin }, (_, at) => (this.#items as Column).at(begin + at));
   }
 }
-
-export class PackedLists extends Packed {
-  #items: Values; // a constant is in it once
-  #strings: string[]; // of which the items are numbers, in lists of texts
-
-  constructor(lengths: Values, items: Values, strings: string[]) {
-    super(lengths);
-    this.#items = items;
-    this.#strings = strings;
-  }
-
-  numbers(row: number): number[] {
-    const items = this.#items;
-    return this.places(row).map((at) => items[at % items.length]);
-  }
-
-  texts(row: number): string[] {
-    return this.numbers(row).map((number) => this.#strings[number]);
-  }
-}
-
-/** The lists of a column. */
-const packedLists: Get = (_count, source) => {
-  const lengths = source.numbers();
-  return new PackedLists(
-    lengths,
-    sumOf(lengths) ? source.numbers(true) : [],
-    source.strings,
-  ) as any;
-};
-
-/** Lists of rows. */
-export class PackedRows extends Packed {
-  #columns: Values[]; // a constant is in its column once
-
-  constructor(lengths: Values, columns: Values[]) {
-    super(lengths);
-    this.#columns = columns;
-  }
-
-  rows(row: number): any[][] {
-    return this.places(row).map((at) => this.#columns.map((column) => column[at % column.length]));
-  }
-}
-
-const packedRowsOf =
-  (items: Get[]): Get =>
-  (_count, source) => {
-    const lengths = source.numbers();
-    const total = sumOf(lengths);
-    const columns = total ? items.map((item) => compact(item(total, source))) : [];
-    return new PackedRows(lengths, columns) as any;
-  };
 
 /** A column in memory of its own, and of a constant only one value. */
-function compact(column: Values): Values {
-  const all = arrayOf(column);
-  if (all.every((value) => value === all[0])) return all.slice(0, 1);
-  return ArrayBuffer.isView(column) ? (column as unknown as Typed).slice() : all;
+function compact(column: Values): Column {
+  const all = Array.isArray(column) ? column : (column as unknown as Typed).slice();
+  const [first] = arrayOf(all).slice(0, 1);
+  for (let i = 0; i < all.length; i++) if (!Object.is(all[i], first)) return all as any[];
+  return { at: () => first };
 }
+
+// Each closure is made where nothing else is known, because it would keep the bytes of the whole part.
+const firstIn = (lists: Column): Column => ({ at: (row) => lists.at(row)[0] ?? null });
+const rowsIn = (columns: Column[]): Column => ({
+  at: (row) => columns.map((column) => column.at(row)),
+});
 
 const optional =
   (item: Get): Get =>
@@ -270,9 +226,8 @@ function eventsOf(type: string, fields: { name: string; isOptional: boolean; ite
     for (let i = 0; i < count; i++) events[i] = { ...template };
     for (const { name, isOptional, item } of fields) {
       const column = item(count, source);
-      const isPacked = column instanceof Packed;
       for (let i = 0; i < count; i++) {
-        const value = isPacked ? column.at(i) : column[i];
+        const value = column[i];
         if (!isOptional || !isEmpty(value)) events[i][name] = value;
       }
     }
@@ -292,27 +247,41 @@ function isEmpty(value: any) {
 /**
  * How the events of a vocabulary are stored, in the notation that `checkerOf` explains.
  *
- * @param special how the values of fields of some names are returned
+ * @param tables kinds of which all events of a chunk are one, with a `Column` for each field
+ * @param views fields whose numbers are parts of a typed array
  */
 function shapesOf(
   vocabulary: Record<string, string>,
-  special: Record<string, "packed" | "rows" | "views"> = {},
+  tables: string[] = [],
+  views: string[] = [],
 ): Get[] {
   type Field = Parameters<typeof eventsOf>[1][number];
+  const fieldsOf = (text: string) => [...text.matchAll(/(\w+)(\??):(\S+)/g)];
   const partsOf = (text: string): Field[] =>
-    [...text.matchAll(/(\w+)(\??):(\S+)/g)].map(([, name, sign, code]) => ({
+    fieldsOf(text).map(([, name, sign, code]) => ({
       name,
       isOptional: !!sign,
-      item: itemOf(code, special[name]),
+      item: shapeOf(code, views.includes(name)),
     }));
-  const itemOf = (code: string, kind?: string): Get => {
-    if (kind === "packed") return packedLists;
-    if (kind === "rows")
-      return packedRowsOf(partsOf(vocabulary[code.slice(2)]).map(({ item }) => item));
-    return shapeOf(code, kind === "views" && code[0] === "[");
+  const codesOf = (code: string) => {
+    const text = vocabulary[code.slice(1)];
+    if (code[0] === "(") return code.slice(1).split(",");
+    return code[0] === "<" && text[0] === "#" ? fieldsOf(text).map(([, , , part]) => part) : null;
   };
+  const columnOf =
+    (code: string): GetColumn =>
+    (count, source) => {
+      const codes = codesOf(code);
+      if (codes) return rowsIn(codes.map((part) => columnOf(part)(count, source)));
+      const isOptional = code[0] === "?";
+      if (!isOptional && code[0] !== "[") return compact(shapeOf(code)(count, source));
+      const lists = new Lists(source.numbers(), columnOf(code.slice(1)), source);
+      return isOptional ? firstIn(lists) : lists;
+    };
   const shapeOf = (code: string, areViews = false): Get => {
     const rest = code.slice(1);
+    const codes = codesOf(code);
+    if (codes) return rowsOf(codes.map((part) => shapeOf(part)));
     switch (code[0]) {
       case "s":
       case "'":
@@ -326,20 +295,22 @@ function shapesOf(
         return (areViews ? viewsOf : listsOf)(shapeOf(rest, areViews));
       case "?":
         return (areViews ? numbersOrNaN : optional)(shapeOf(rest));
-      case "(":
-        return rowsOf(rest.split(",").map((part) => shapeOf(part)));
       case "*":
         return (count, source) => eventsIn(SHAPES)(count, source);
-      case "<": {
-        const text = vocabulary[rest];
-        return text[0] === "#" ? rowsOf(partsOf(text).map(({ item }) => item)) : values;
-      }
       default:
         return values;
     }
   };
   const events = Object.entries(vocabulary).filter(([name]) => /^[a-z]/.test(name));
-  return events.map(([name, text]) => eventsOf(name, partsOf(text)));
+  return events.map(([type, text]) => {
+    if (!tables.includes(type)) return eventsOf(type, partsOf(text));
+    const columns = fieldsOf(text).map(([, name, , code]) => [name, columnOf(code)] as const);
+    return (count, source) => {
+      const table = columns.map(([name, get]) => [name, get(count, source)]);
+      const rest = new Array(count - 1).fill(null);
+      return [{ type, length: count, ...Object.fromEntries(table) }, ...rest];
+    };
+  });
 }
 
 const SHAPES = shapesOf(VOCABULARY);
@@ -363,20 +334,19 @@ export function unpackerOf(...vocabulary: Parameters<typeof shapesOf>) {
   return (bytes: Uint8Array) => all(0, new ColumnSource(bytes)) as any[];
 }
 
-const named = <Kind extends "packed" | "rows" | "views">(kind: Kind, names: string) =>
-  Object.fromEntries(names.split(" ").map((name) => [name, kind]));
-
 /** The events of an unpacked chunk of an engine's log. */
 const unpackEvents = unpackerOf(VOCABULARY);
 
-/** What an unpacked part of an index says of steps and requests. */
-export const unpackFacts: (bytes: Uint8Array) => Fact[] = unpackerOf(FACTS, {
-  ...named("packed", "tokens texts hashes logprobs token_steps"),
-  ...named("rows", "segments before"),
-  ...named("views", "counts times begin launched ready end"),
-});
+const unpackAll = unpackerOf(
+  FACTS,
+  ["request", "content"],
+  "step first scheduled counts times number begin launched ready end decodes prefills".split(" "),
+);
 
-/** The content of a part of an index: that of its first request, which shares its lists with the others; or none. */
+/** What an unpacked part of an index says of steps and requests; its requests are a `Table`, as are their contents. */
+export const unpackFacts = (bytes: Uint8Array): Fact[] => unpackAll(bytes).filter(Boolean);
+
+/** The contents of the requests of a part of an index, or none. */
 export const unpackContent: Unpack = (bytes) => [
   bytes.length ? unpackFacts(bytes).find(({ type }) => type === "content") : null,
 ];

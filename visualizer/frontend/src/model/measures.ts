@@ -115,11 +115,11 @@ export class Measures {
     const from = step[0] - this.firstStep;
     this.length = from + step.length;
     for (const [number, { column }] of this.#counts.entries())
-      for (let i = 0; i < step.length; i++) column.set(from + i, counts[number][i], all);
+      column.put(from, counts[number], all);
     for (const [number, column] of this.#times.entries())
-      for (let i = 0; i < step.length; i++) put(column, from + i, times[number][i] as number, all); // NaN for a time that the log does not have
+      putAll(column, from, times[number] as number[], all); // NaN for a time that the log does not have
     for (let i = 0; i < step.length; i++) {
-      this.#chunks.set(from + i, chunks[i], all);
+      if (chunks[i].length) this.#chunks.set(from + i, chunks[i], all);
       for (const pass of computed[i]) this.addComputed(step[i], pass, all);
     }
   }
@@ -136,10 +136,18 @@ export class Measures {
 }
 
 /** Sets a time; NaN is not set before the first time of a column. */
-function put(column: { values: Float64Array }, index: number, time: number, all?: number) {
+const put = (column: { values: Float64Array }, index: number, time: number) =>
+  putAll(column, index, [time]);
+
+function putAll(
+  column: { values: Float64Array },
+  index: number,
+  times: ArrayLike<number>,
+  all?: number,
+) {
   const { length } = column.values;
-  if (Number.isNaN(time) && !length) return;
-  column.values = roomFor(column.values, index + 1, all);
+  if (!length && Array.prototype.every.call(times, Number.isNaN)) return;
+  column.values = roomFor(column.values, index + times.length, all);
   column.values.fill(NaN, length);
-  column.values[index] = time;
+  column.values.set(times, index);
 }

@@ -111,10 +111,11 @@ export class Model {
    * @param part the number of the part
    */
   restore(facts: Fact[], lastStep: number, details: IndexedEvents, part: number) {
+    const most = lastStep + 1; // the one after it may be waiting to begin
     for (const fact of facts) {
-      if (fact.type === "steps") this.#restoreSteps(fact, lastStep);
-      else if (fact.type === "finished") this.#times.restore(fact, lastStep);
-      else if (fact.type === "request") this.#requestSpans.restore(fact, details, part);
+      if (fact.type === "steps") this.#restoreSteps(fact, most);
+      else if (fact.type === "finished") this.#times.restore(fact, most);
+      else if (fact.type === "request") this.#requestSpans.restore(fact as any, details, part);
       else if (fact.type === "run") this.#restoreRun(fact);
     }
   }

@@ -2,7 +2,7 @@
 
 import type { Events, Facts, LogEvent } from "./events.ts";
 import type { Content, RequestState, State } from "./fold.ts";
-import type { IndexedEvents, PackedList, PackedRows } from "./indexed_events.ts";
+import type { IndexedEvents, Table } from "./indexed_events.ts";
 import { laneOf } from "./lanes.ts";
 import { LogError } from "./log.ts";
 
@@ -30,100 +30,7 @@ export interface Mask {
   mass: number | null; // the model's probability of all allowed tokens together, if the log has it
 }
 
-const NONE: never[] = [];
 const NOT_ADOPTED = { adopted: 0, source: "" };
-
-/** What happened to a request: `RequestSpan` explains the names. */
-interface Life {
-  segments: Segment[];
-  before: Segment[];
-  tokenSteps: number[];
-  part?: number;
-}
-
-/** What is unpacked of requests; of too much, what was unpacked first is given up. */
-const unpacked: Set<Unpacked> = new Set();
-const MOST_UNPACKED = 1000;
-
-/** Something that is unpacked when it is looked at. */
-abstract class Unpacked {
-  #known: Record<string, any[]> = {};
-
-  protected once(name: string, unpack: () => any[]): any[] {
-    if (unpacked.size >= MOST_UNPACKED && !unpacked.has(this))
-      for (const first of [...unpacked].slice(0, MOST_UNPACKED / 2)) {
-        first.#known = {};
-        unpacked.delete(first);
-      }
-    unpacked.add(this);
-    return (this.#known[name] ??= unpack());
-  }
-}
-
-/** The tokens and the life of a request of an index. */
-class PackedContent extends Unpacked implements Content, Life {
-  #details: IndexedEvents;
-  part: number;
-  #row: number;
-  #lives: PackedRows[];
-
-  /** @param part the part of the index that has it, in which it is the request `row` */
-  constructor(fact: Facts["request"], details: IndexedEvents, part: number) {
-    super();
-    this.#details = details;
-    this.part = part;
-    const lives = [fact.segments, fact.before] as unknown as PackedList<PackedRows>[];
-    this.#row = lives[0].row;
-    this.#lives = lives.map(({ lists }) => lists);
-  }
-
-  #list(name: "tokens" | "token_steps" | "logprobs", isText?: false): number[];
-  #list(name: "texts" | "hashes", isText: true): string[];
-  #list(name: keyof Facts["content"], isText = false) {
-    const unpack = () => {
-      const { lists } = this.#details.at(this.part)[name] as PackedList;
-      return isText ? lists.texts(this.#row) : lists.numbers(this.#row);
-    };
-    return this.once(name, unpack);
-  }
-
-  get tokens() {
-    return this.#list("tokens");
-  }
-
-  get texts() {
-    return this.#list("texts", true);
-  }
-
-  get hashes() {
-    const hashes = this.#list("hashes", true);
-    return hashes.length ? hashes : undefined;
-  }
-
-  get logprobs(): number[] {
-    return this.once("known", () => {
-      const logprobs: number[] = [];
-      for (const [at, value] of this.#list("logprobs").entries())
-        if (value <= 0) logprobs[at] = value;
-      return logprobs;
-    });
-  }
-
-  get tokenSteps(): number[] {
-    return this.once("steps", () => {
-      let step = 0;
-      return this.#list("token_steps").map((more) => (step += more));
-    });
-  }
-
-  get segments(): Segment[] {
-    return this.once("segments", () => this.#lives[0].rows(this.#row).map(segmentOf as any));
-  }
-
-  get before(): Segment[] {
-    return this.once("before", () => this.#lives[1].rows(this.#row).map(segmentOf as any));
-  }
-}
 
 export class RequestSpan {
   /** Its tokens, which the states of the fold share with it. */
@@ -164,13 +71,12 @@ export class RequestSpan {
   masks: Mask[] = []; // by output token: what the request's grammar left to choose from
   /** If an index says them: its latencies, see `facts.py`. */
   latencies: { ttft: number | null; slowest: number } | null = null;
-  #life: Life;
+  tokenSteps: number[] = []; // the step of each output token
+  segments: Segment[] = [];
+  before: Segment[] = []; // those of its parent before the fork, or what a keyframe says of earlier steps
 
   constructor(request: Seen) {
     this.content = request.content;
-    const { content } = request;
-    this.#life =
-      content instanceof PackedContent ? content : { segments: [], before: [], tokenSteps: [] };
     this.id = request.id;
     this.label = request.label;
     this.root = request.root;
@@ -188,36 +94,14 @@ export class RequestSpan {
     return `r${this.id}`;
   }
 
-  /** The step of each output token. */
-  get tokenSteps() {
-    return this.#life.tokenSteps;
-  }
-
-  set tokenSteps(steps) {
-    this.#life.tokenSteps = steps;
-  }
-
-  get segments() {
-    return this.#life.segments;
-  }
-
-  set segments(segments) {
-    this.#life.segments = segments;
-  }
-
-  /** The segments of its parent before the fork, or what a keyframe says of earlier steps. */
-  get before() {
-    return this.#life.before;
-  }
-
   /** The step in which it appeared. */
   get appeared() {
     return this.forked?.step ?? this.arrived ?? 0;
   }
 
   /** The part of an index that has its tokens. */
-  get part() {
-    return this.#life.part;
+  get part(): number | undefined {
+    return undefined;
   }
 
   get tokens() {
@@ -236,6 +120,241 @@ export class RequestSpan {
   /** By output token, as far as the log has them. */
   get logprobs() {
     return (this.content.logprobs ??= []);
+  }
+}
+
+/** a part of an index: its requests, and where the contents of its parts are */
+interface RequestPart {
+  fact: Table<Facts["request"]>;
+  details: IndexedEvents;
+  number: number;
+  firstLane: number;
+}
+
+/** Requests of an index of which something is unpacked; of too many, those that were first give it up. */
+const unpacked: Set<KnownRequest> = new Set();
+const MOST_UNPACKED = 1000;
+
+/** A request of an index, of which everything is read from the columns when it is looked at. */
+class KnownRequest implements RequestSpan, Content {
+  name = "";
+  #part: RequestPart;
+  #row: number;
+  #known: Record<string, any[]> | null = null;
+
+  /** @param row which of the part's requests it is */
+  constructor(part: RequestPart, row: number) {
+    this.#part = part;
+    this.#row = row;
+  }
+
+  #of<Name extends keyof Facts["request"]>(name: Name): Facts["request"][Name] {
+    return this.#part.fact[name].at(this.#row) as Facts["request"][Name];
+  }
+
+  #once<Item>(name: string, unpack: () => Item[]): Item[] {
+    if (unpacked.size >= MOST_UNPACKED && !unpacked.has(this))
+      for (const first of [...unpacked].slice(0, MOST_UNPACKED / 2)) {
+        first.#known = null;
+        unpacked.delete(first);
+      }
+    unpacked.add(this);
+    this.#known ??= {};
+    return (this.#known[name] ??= unpack());
+  }
+
+  #content<Name extends keyof Facts["content"] & string>(name: Name): any[] {
+    const { details, number } = this.#part;
+    return this.#once(name, () => details.at(number)[name].at(this.#row));
+  }
+
+  get content() {
+    return this;
+  }
+
+  get id() {
+    return this.#of("id");
+  }
+
+  get short() {
+    return `r${this.id}`;
+  }
+
+  get label() {
+    return this.#of("label");
+  }
+
+  get index() {
+    return this.#of("index");
+  }
+
+  get lane() {
+    const lane = this.#of("lane");
+    return lane === null ? null : this.#part.firstLane + lane;
+  }
+
+  get lanedAt() {
+    return this.#of("laned_at") ?? Infinity;
+  }
+
+  get root() {
+    return this.#of("root");
+  }
+
+  get sample() {
+    return this.#of("sample");
+  }
+
+  get n() {
+    return this.#of("n");
+  }
+
+  get promptLength() {
+    return this.#of("prompt_length");
+  }
+
+  get maxTokens() {
+    return this.#of("max_tokens");
+  }
+
+  get priority() {
+    return this.#of("priority");
+  }
+
+  get sampling() {
+    return this.#of("sampling");
+  }
+
+  get extra_key() {
+    return this.#of("extra_key");
+  }
+
+  get arrived() {
+    return this.#of("arrived");
+  }
+
+  get arrivedAt() {
+    return this.#of("arrived_at");
+  }
+
+  get examined() {
+    return this.#of("examined");
+  }
+
+  get beginsAt() {
+    return this.#of("begins_at");
+  }
+
+  get endsAt() {
+    return this.#of("ends_at");
+  }
+
+  get firstToken() {
+    return this.#of("first_token");
+  }
+
+  get admitted() {
+    const row = this.#of("admitted");
+    if (!row) return null;
+    const [step, found, adopted, source] = row;
+    return { step, found, prefix: source ? { adopted, source } : NOT_ADOPTED };
+  }
+
+  get shortfall() {
+    const row = this.#of("shortfall");
+    return row && { step: row[0], missing: row[1] };
+  }
+
+  get computed() {
+    return this.#of("computed");
+  }
+
+  get admissions() {
+    return this.#of("admissions").map(([step, found, resumed, seq]) => {
+      return { step, found, resumed, seq };
+    });
+  }
+
+  get preemptions() {
+    return this.#of("preemptions").map(([step, computed, resume]) => {
+      return { step, computed, resume };
+    });
+  }
+
+  get forked() {
+    const row = this.#of("forked");
+    return row && { step: row[0], parent: row[1] };
+  }
+
+  get finished() {
+    const row = this.#of("finished");
+    if (!row) return null;
+    const [step, reason, message, seq] = row;
+    return { step, reason, message, seq };
+  }
+
+  get drafted() {
+    return this.#of("drafted");
+  }
+
+  get forced() {
+    return this.#of("forced");
+  }
+
+  get masks() {
+    const masks: Mask[] = [];
+    for (const [at, mask] of this.#of("masks").entries())
+      if (mask) masks[at] = { allowed: mask[0], wanted: mask[1], mass: mask[2] };
+    return masks;
+  }
+
+  get latencies() {
+    return { ttft: this.#of("ttft"), slowest: this.#of("slowest") };
+  }
+
+  get tokenSteps(): number[] {
+    return this.#once("steps", () => {
+      let step = 0;
+      return this.#content("token_steps").map((more) => (step += more));
+    });
+  }
+
+  get segments(): Segment[] {
+    return this.#once("segments", () => this.#of("segments").map(segmentOf));
+  }
+
+  get before(): Segment[] {
+    return this.#once("before", () => this.#of("before").map(segmentOf));
+  }
+
+  get appeared() {
+    return this.forked?.step ?? this.arrived ?? 0;
+  }
+
+  get part() {
+    return this.#part.number;
+  }
+
+  get tokens(): number[] {
+    return this.#content("tokens");
+  }
+
+  get texts(): string[] {
+    return this.#content("texts");
+  }
+
+  get hashes() {
+    const hashes = this.#content("hashes");
+    return hashes.length ? hashes : undefined;
+  }
+
+  get logprobs(): number[] {
+    return this.#once("known", () => {
+      const logprobs: number[] = [];
+      for (const [at, value] of this.#content("logprobs").entries())
+        if (value <= 0) logprobs[at] = value;
+      return logprobs;
+    });
   }
 }
 
@@ -382,50 +501,25 @@ export class RequestSpans {
     }
   }
 
-  /** Takes a request from an index; `named` follows once all are taken. */
-  restore(fact: Facts["request"], details: IndexedEvents, part: number) {
-    const { lane, admitted, shortfall, forked, finished } = fact;
-    const content = new PackedContent(fact, details, part);
-    const span = new RequestSpan({ ...fact, num_seqs: fact.n, content });
-    span.index = fact.index;
-    span.lane = lane === null ? null : this.firstLane + lane;
-    span.lanedAt = fact.laned_at ?? Infinity;
-    span.arrived = fact.arrived;
-    span.arrivedAt = fact.arrived_at;
-    span.examined = fact.examined;
-    span.beginsAt = fact.begins_at;
-    span.endsAt = fact.ends_at;
-    span.firstToken = fact.first_token;
-    if (admitted) {
-      const [step, found, adopted, source] = admitted;
-      span.admitted = { step, found, prefix: source ? { adopted, source } : NOT_ADOPTED };
+  /** Takes the requests of a part of an index; `named` follows once all are taken. */
+  restore(
+    fact: Table<Facts["request"]> & { length: number },
+    details: IndexedEvents,
+    number: number,
+  ) {
+    const part = { fact, details, number, firstLane: this.firstLane };
+    for (let row = 0; row < fact.length; row++) {
+      this.laneCount = Math.max(this.laneCount, (fact.lane.at(row) ?? -1) + 1);
+      this.list.push(new KnownRequest(part, row));
     }
-    span.shortfall = shortfall && { step: shortfall[0], missing: shortfall[1] };
-    span.computed = fact.computed;
-    span.admissions = made(fact.admissions, ([step, found, resumed, seq]) => {
-      return { step, found, resumed, seq };
-    });
-    span.preemptions = made(fact.preemptions, ([step, computed, resume]) => {
-      return { step, computed, resume };
-    });
-    span.forked = forked && { step: forked[0], parent: forked[1] };
-    if (finished) {
-      const [step, reason, message, seq] = finished;
-      span.finished = { step, reason, message, seq };
-    }
-    span.latencies = { ttft: fact.ttft, slowest: fact.slowest };
-    span.drafted = made(fact.drafted, (place) => place);
-    span.forced = made(fact.forced, (place) => place);
-    for (const [at, mask] of fact.masks.entries())
-      if (mask) span.masks[at] = { allowed: mask[0], wanted: mask[1], mass: mask[2] };
-    this.laneCount = Math.max(this.laneCount, Number(lane ?? -1) + 1);
-    this.list.push(span);
   }
 
   /** Gives the requests of an index their names, in the order in which they appeared. */
   named() {
-    this.list.sort((one, other) => one.index - other.index);
-    for (const span of this.list) this.#name(span);
+    const list: RequestSpan[] = new Array(this.list.length);
+    for (const span of this.list) list[span.index] = span;
+    this.list = list;
+    for (const span of list) this.#name(span);
     this.names.clear();
     this.numbers.clear();
   }
@@ -608,10 +702,6 @@ function trim(span: RequestSpan, content: Content) {
   span.tokenSteps = span.tokenSteps.slice();
   span.segments = span.segments.slice();
 }
-
-/** The items of a list, none of which changes again; requests without any share one list. */
-const made = <From, To>(items: From[], item: (one: From) => To): To[] =>
-  items.length ? items.map(item) : (NONE as To[]);
 
 /** A segment of an index, with what its kind has. */
 function segmentOf(row: Facts["Segment"]): Segment {

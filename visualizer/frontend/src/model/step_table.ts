@@ -27,23 +27,33 @@ export class StepTable {
   #scheduled = new Int32Array(64);
   #status = new Uint8Array(64);
 
-  /** @param all how many steps there will be in the end, if that is known */
-  push(info: StepInfo, all?: number) {
-    if (this.last) this.#keep(this.length - 1, this.last, all);
+  push(info: StepInfo) {
+    if (this.last) this.#keep(this.length - 1, this.last);
     else this.first = info.step;
     this.last = info;
     this.length++;
   }
 
   /** Takes some steps from an index. */
-  restore({ step, first, last, status, scheduled: at }: Facts["steps"], lastStep: number) {
-    for (let i = 0; i < step.length; i++) {
-      const events = { from: first[i], to: last[i], scheduled: at[i] };
-      this.push(
-        { step: step[i], status: status[i] as Status, ...events },
-        lastStep + 1 - this.first,
-      );
+  restore({ step, first, last, status, ...fact }: Facts["steps"], lastStep: number) {
+    const scheduled = fact.scheduled as number[];
+    if (this.last) this.#keep(this.length - 1, this.last);
+    else this.first = step[0];
+    const [from, end] = [this.length, step.length - 1];
+    this.length += step.length;
+    this.#makeRoom(this.length, lastStep + 1 - this.first);
+    this.#from.set(first, from);
+    for (let i = 0; i <= end; i++) {
+      this.#scheduled[from + i] = scheduled[i] >= 0 ? scheduled[i] : NOT_SCHEDULED; // NaN: it was not
+      this.#status[from + i] = STATUSES.indexOf(status[i] as Status);
     }
+    this.last = {
+      step: step[end],
+      from: first[end],
+      to: last[end],
+      status: status[end] as Status,
+      scheduled: scheduled[end] >= 0 ? scheduled[end] : null,
+    };
   }
 
   at(index: number): StepInfo | undefined {
@@ -68,12 +78,17 @@ export class StepTable {
     return index === this.length - 1 ? (this.last as StepInfo).from : this.#from[index];
   }
 
-  #keep(index: number, { from, status, scheduled }: StepInfo, all?: number) {
-    this.#from = roomFor(this.#from, index + 1, all);
-    this.#scheduled = roomFor(this.#scheduled, index + 1, all);
-    this.#status = roomFor(this.#status, index + 1, all);
+  #keep(index: number, { from, status, scheduled }: StepInfo) {
+    this.#makeRoom(index + 1);
     this.#from[index] = from;
     this.#scheduled[index] = scheduled ?? NOT_SCHEDULED;
     this.#status[index] = STATUSES.indexOf(status);
+  }
+
+  /** @param all how many steps there will be in the end, if that is known */
+  #makeRoom(length: number, all?: number) {
+    this.#from = roomFor(this.#from, length, all);
+    this.#scheduled = roomFor(this.#scheduled, length, all);
+    this.#status = roomFor(this.#status, length, all);
   }
 }

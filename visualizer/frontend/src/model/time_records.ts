@@ -54,8 +54,8 @@ export class StepRecords {
       this.times[name] = roomFor(this.times[name], this.length, all);
       this.times[name].set(steps[name], from);
     }
+    for (const name of COUNTS) this.counts[name].put(from, Array.from(steps[name], Number), all);
     for (let i = 0; i < skipped.length; i++) {
-      for (const name of COUNTS) this.counts[name].set(from + i, Number(steps[name][i]), all);
       const head = blocked[i];
       if (head) this.heads.set(from + i, head, all);
       const whys = skipped[i].map(([request, why]) => [request, numberOf(why)] as const);

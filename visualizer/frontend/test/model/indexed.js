@@ -70,12 +70,13 @@ for (const file of files.filter((name) => name.endsWith(".index"))) {
   told.push({ events: count, error: error?.message ?? null });
   if (error) continue;
   // What the index knows is what a pass over the events finds.
+  const names = Object.keys(whole.requests[0] ?? {}).filter((name) => name !== "content");
+  names.push("tokens", "texts", "hashes", "logprobs", "short", "appeared");
   const spans = ({ requests }) =>
-    requests.map(({ content, ...span }, i) => {
-      const { tokens, texts, hashes, logprobs, tokenSteps, segments, before } = requests[i];
-      const lists = { tokens, texts, hashes, logprobs, tokenSteps, segments, before };
-      return { ...span, ...lists, latencies: null };
-    });
+    requests.map((span) => ({
+      ...Object.fromEntries(names.map((name) => [name, span[name]])),
+      latencies: null,
+    }));
   assert.deepEqual(spans(model), spans(whole), file);
   for (const name of ["gaps", "info", "settings", "classes", "source"])
     assert.deepEqual(model[name], whole[name], `${file}: ${name}`);
