@@ -146,7 +146,7 @@ def test_the_browser_names_damaged_events_and_does_without_damaged_facts(tmp_pat
         log.save(tmp_path / f"{name}.jsonl")
         (tmp_path / f"{name}.index").write_bytes(whole)
     directory = IndexFile(tmp_path / "whole.index").directory
-    parts = [directory.chunks[3], directory.facts[1], directory.slices[1]]
+    parts = [directory.chunks[3], directory.facts["steps"][1], directory.slices[1]]
     for name, part in zip(("events", "facts", "slices"), parts, strict=True):
         damaged = bytearray(whole)
         damaged[part.offset + 5] ^= 1

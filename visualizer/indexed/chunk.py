@@ -5,7 +5,7 @@
               lengths of the two last parts
     columns   each from a multiple of 8 bytes on
     strings   the table of strings, a JSON list
-    values    what has no fixed type, a JSON list
+    values    what has no fixed type, a JSON list, and spaces up to a multiple of 8 bytes
 
 A browser unpacks it with `DecompressionStream("deflate-raw")`. Blocks end at a byte and do not refer to
 others, so those of several chunks, one after the other, are unpacked together.
@@ -55,6 +55,8 @@ def pack_events(events: list[Any], vocabulary: Any) -> tuple[bytes, int]:
     columns = Columns()
     kinds = kinds_of(vocabulary).put_kinds(events, columns)
     strings, values = _encode(list(columns.strings)), _encode(columns.values)
+    # The next chunk begins where a typed array can, as do its columns.
+    values += b" " * (-(len(strings) + len(values)) % 8)
     header = _encode(_Header(kinds, columns.about, len(strings), len(values)))
     header += b" " * (-(len(header) + _LENGTH.size) % 8)
     plain = b"".join((_LENGTH.pack(len(header)), header, columns.bytes, strings, values))

@@ -140,13 +140,17 @@ class Name(Fact):
 
 
 class Content(Fact):
-    """The tokens of a `Request`, which take most of its room; in memory, these are its fields."""
+    """What takes most of the room of a `Request`, whose fields these are in memory."""
 
     tokens: list[int]
     texts: list[str]
     hashes: list[str]
     token_steps: list[int]
     logprobs: list[float]
+    drafted: list[int]
+    forced: list[int]
+    masks: list[tuple[int, str | None, Time | None] | None]
+    sampling: dict[str, Any]
 
 
 class Run(Fact):
@@ -249,6 +253,13 @@ class Slice(Fact):
     nodes: list[LiveNode]
     contents: list[tuple[list[int], list[str]]]
     reach: int
+
+
+class Life(Fact):
+    """The life of a `Request`, whose fields these are in memory, too."""
+
+    segments: list[Segment]
+    before: list[Segment]
 
 
 # The kinds in the order of their numbers in an index.

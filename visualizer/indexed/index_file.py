@@ -3,8 +3,9 @@
     8 bytes   MAGIC
     chunks    see `chunk.py`; before some of them a keyframe: a chunk with that event alone; and before
               some the state without its tokens, from which a page folds on
-    facts     chunks of what is known of steps and requests, see `facts.py`: first those that a page
-              reads to open, then for each of them its details, the names of its requests, and `Labels`
+    facts     chunks of what is known of steps and requests, see `facts.py`: place after place (see
+              `PLACES`), because a question needs only some kinds of them, and a page that opens two;
+              then `Labels`
     directory JSON, deflated
     footer    where the directory begins, its length and its checksum, and MAGIC again
 
@@ -45,22 +46,40 @@ from visualizer.indexed.facts import (
     AnyFact,
     Content,
     Fact,
+    Finished,
+    Life,
     Name,
     Plans,
     Request,
+    Run,
+    Steps,
 )
 from visualizer.indexed.labels import Labels
 from visualizer.sources.collector import without_gc
 
-CONTENT = frozenset(Content.__struct_fields__)
+# The fields of a request that are facts of their own, because few questions need them.
+SPLIT = {kind: frozenset(kind.__struct_fields__) for kind in (Content, Life)}
 MAGIC = b"UGINDEX\x01"
+# Where the facts of each kind are, in the order of the file: the page reads the first two to open.
+PLACES: dict[type[Fact], str] = {
+    Steps: "steps",
+    Run: "steps",
+    Request: "requests",
+    Finished: "passes",
+    Life: "lives",
+    Content: "contents",
+    Plans: "plans",
+    Name: "names",
+}
 EVENTS = 512  # in a chunk: of more, a page would unpack many to show a step
 KEYFRAME_EVERY = 64  # chunks: keyframes of long queues take half of the room and the time
 FACTS_EVERY = 32  # chunks: a part of what is known
 SLICE_EVERY = 2  # chunks: a page folds at most so many to show a step
 FOOTER = struct.Struct("<QII8s")
 
-_IN_MEMORY = 16_000_000  # bytes of facts
+_NOTHING: dict[str, Any] = {name: [] for names in SPLIT.values() for name in names}
+_NOTHING["sampling"] = {}
+_IN_MEMORY = 8_000_000  # bytes of facts of a place
 
 _unfinished: set[Path] = set()  # files that are being written
 
@@ -95,10 +114,9 @@ class Directory(msgspec.Struct):
                 a file
     cluster     whether it is the log of a cluster
     first       the number of the first event
-    facts       of steps and requests, in the order in which they became final
-    details     for each of `facts`, what is read where it is needed: `Content` of its requests, `Plans`
-    names       for each of `facts`, the names of its requests
-    extents     what each of `facts` has
+    facts       of steps and requests, by place: each has as many parts, in the order in which they
+                became final
+    extents     what each part of the facts has
     labels      see `Labels`
     slices      the states without their tokens
     answers     what was asked of the log before, by question; see `IndexFile.answer`
@@ -112,9 +130,7 @@ class Directory(msgspec.Struct):
     first: int = 0
     chunks: list[Chunk] = []
     keyframes: list[SavedKeyframe] = []
-    facts: list[Part] = []
-    details: list[Part] = []
-    names: list[Part] = []
+    facts: dict[str, list[Part]] = {}
     extents: list[Extent] = []
     labels: Part | None = None
     slices: list[SavedKeyframe] = []
@@ -132,7 +148,7 @@ def vocabulary_of(*, cluster: bool) -> Any:
 def checksum_of_types() -> int:
     """Return a number that changes with the fields and the types of events, and so with the columns."""
     types = inspect.multi_type_info([AnyEvent, AnyClusterEvent, AnyFact, Directory])
-    return zlib.crc32(repr(types).encode())
+    return zlib.crc32(repr((types, PLACES)).encode())
 
 
 class IndexWriter:
@@ -156,8 +172,8 @@ class IndexWriter:
         file.write(MAGIC)
         self._events: list[Any] = []
         self._collector = Collector()
-        # Written at the end, so that each is read at once: facts, details, names.
-        self._spools = _Spool(), _Spool(), _Spool()
+        # Written at the end, so that each is read at once.
+        self._spools = {place: _Spool() for place in PLACES.values()}
         self._extents, self._labels = [Extent()], Labels()
         self.directory: Directory | None = None
 
@@ -183,9 +199,10 @@ class IndexWriter:
         if not self.directory.cluster:
             self._add_facts(is_end=True)
         self.directory.damage = [*damage]
-        self.directory.facts, self.directory.details, self.directory.names = (
-            [Part(*self._write(packed)) for packed in spool.all()] for spool in self._spools
-        )
+        self.directory.facts = {
+            place: [Part(*self._write(packed)) for packed in spool.all()]
+            for place, spool in self._spools.items()
+        }
         self.directory.extents = self._extents[1:]
         labels = self._labels.packed()
         self.directory.labels = Part(*self._write((labels, len(labels))))
@@ -230,10 +247,11 @@ class IndexWriter:
 
     def _add_facts(self, *, is_end: bool = False) -> None:
         if facts := self._collector.facts(is_end=is_end):
-            in_three = _in_three(facts)
+            by_place = _by_place(facts)
             self._extents.append(extent_of(facts, self._extents[-1]))
-            self._labels.add(cast("list[Name]", in_three[2]))
-            for spool, some in zip(self._spools, in_three, strict=True):
+            self._labels.add(cast("list[Name]", by_place[PLACES[Name]]))
+            for place, spool in self._spools.items():
+                some = by_place[place]
                 spool.add(pack_events(some, AnyFact) if some else (b"", 0))
 
     def _write(self, packed: tuple[bytes, int]) -> tuple[int, int, int, int]:
@@ -243,19 +261,16 @@ class IndexWriter:
         return offset, len(data), zlib.crc32(data), plain
 
 
-def _in_three(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact], list[Fact]]:
-    """Return facts without what is long, what is long, and the names of requests."""
-    short, details, names = list[Fact](), list[Fact](), list[Fact]()
+def _by_place(facts: Iterable[Fact]) -> dict[str, list[Fact]]:
+    places: dict[str, list[Fact]] = {place: [] for place in PLACES.values()}
     for one in facts:
-        if isinstance(one, Plans):
-            details.append(one)
-        elif isinstance(one, Request):
-            details.append(Content(**{name: getattr(one, name) for name in CONTENT}))
-            names.append(Name(one.id, one.index, one.label, one.samples))
-            short.append(replace(one, **{name: [] for name in CONTENT}))
-        else:
-            short.append(one)
-    return short, details, names
+        if isinstance(one, Request):
+            for kind, names in SPLIT.items():
+                places[PLACES[kind]].append(kind(**{name: getattr(one, name) for name in names}))
+            places["names"].append(Name(one.id, one.index, one.label, one.samples))
+            one = replace(one, **_NOTHING)  # noqa: PLW2901
+        places[PLACES[type(one)]].append(one)
+    return places
 
 
 class _Spool:
@@ -369,36 +384,38 @@ class IndexFile:
 
         Raises LogError if it is damaged.
         """
-        for number in range(len(self.directory.facts)):
+        for number in range(self.parts):
             yield from self.facts_in(number, *kinds, without=without)
+
+    @property
+    def parts(self) -> int:
+        """How many parts the facts of each kind have."""
+        return len(self.directory.facts.get("steps", ()))
 
     def facts_in(
         self, number: int, *kinds: type[Fact], without: Collection[str] = ()
     ) -> Sequence[Fact]:
         """Return those in one of the parts, which are in the order in which they became final."""
-        facts = self._unpacked(self.directory.facts[number], kinds, without)
-        if Plans in kinds:
-            return [*facts, *self._unpacked(self.directory.details[number], kinds)]
-        if Request in kinds and not {*without} >= CONTENT:
-            contents = self._unpacked(self.directory.details[number], [Content], without)
-            requests = (one for one in facts if isinstance(one, Request))
-            for request, content in zip(requests, contents, strict=True):
-                for name in CONTENT:
-                    setattr(request, name, getattr(content, name))
+        facts = list[Fact]()
+        for kind in kinds:
+            data = self.packed(number, kind)
+            own = unpack_events(data, AnyFact, {kind}, without) if data else ()
+            if kind is Request:
+                self._complete(own, number, without)
+            facts += own
         return facts
 
-    def names_in(self, number: int) -> Sequence[Name]:
-        """Return the names of the requests of one of the parts."""
-        return cast("Sequence[Name]", self._unpacked(self.directory.names[number], [Name]))
+    def _complete(self, requests: Sequence[Any], number: int, without: Collection[str]) -> None:
+        for kind, names in SPLIT.items():
+            if wanted := names - {*without}:
+                split = self.facts_in(number, kind, without=without)
+                for request, one in zip(requests, split, strict=True):
+                    for name in wanted:
+                        setattr(request, name, getattr(one, name))
 
-    def _unpacked(
-        self, part: Part, kinds: Collection[type[Fact]], without: Collection[str] = ()
-    ) -> Sequence[Fact]:
-        data = self.packed(part)
-        return unpack_events(data, AnyFact, kinds, without) if data else ()
-
-    def packed(self, part: Part) -> bytes:
+    def packed(self, number: int, kind: type[Fact]) -> bytes:
         """Return a chunk of facts; b"" if the part has none of its kind."""
+        part = self.directory.facts[PLACES[kind]][number]
         return self.part(part, "what is known of the steps")
 
     def answer(self, question: str, compute: Callable[[], Any]) -> Any:

@@ -9,7 +9,7 @@ from engine.simulation.latencies import PausedTime
 from visualizer.indexed.collector import Collector
 from visualizer.indexed.common_tokens import common_lengths
 from visualizer.indexed.extents import Extent
-from visualizer.indexed.facts import Fact, Finished, Plans, Request, Run, Steps
+from visualizer.indexed.facts import Content, Fact, Finished, Plans, Request, Run, Steps
 from visualizer.indexed.index_file import IndexFile
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.indexed.names import IndexedLabels, NameParts
@@ -111,7 +111,7 @@ class IndexedKnown(Known):
         self.steps = self._each(Steps)
         self.finished = self._each(Finished)
         self.plans = self._each(Plans)
-        [self.run] = cast("list[Run]", index.facts_in(len(index.directory.facts) - 1, Run))
+        [self.run] = cast("list[Run]", index.facts_in(index.parts - 1, Run))
 
     @property
     def extents(self) -> list[Extent]:
@@ -170,7 +170,7 @@ class IndexedKnown(Known):
         for number in range(len(self.extents)):
             requests = self._requests_in(number, {*Request.__struct_fields__} - needed)
             if requests:
-                contents = self._index.packed(self._index.directory.details[number])
+                contents = self._index.packed(number, Content)
                 agree = common_lengths(contents, tokens)
                 yield from zip(requests, agree, strict=True)
 

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -73,7 +73,7 @@ class NameParts:
         """Yield the names of the parts in which a text occurs in a label."""
         quoted = msgspec.json.encode(text)[1:-1]
         for number in range(len(self._ranges)):
-            packed = self._index.packed(self._index.directory.names[number])
+            packed = self._index.packed(number, Name)
             if packed and quoted in inflate(packed):
                 yield from self._names_in(number)
 
@@ -84,7 +84,7 @@ class NameParts:
         return Labels(self._index.part(part, "the table of labels") if part else b"")
 
     def _names_in(self, number: int) -> Sequence[Name]:
-        return self._index.names_in(number)
+        return cast("Sequence[Name]", self._index.facts_in(number, Name))
 
     def _read(self, number: int) -> tuple[dict[int, Name], list[Name]]:
         """Return the names of a part by id, and those of requests with several samples."""

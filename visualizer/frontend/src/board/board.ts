@@ -438,7 +438,10 @@ export class Board extends Shell {
   // Drawing
 
   changed(names: Set<string>) {
-    if (!this.laidOutFor) return;
+    if (this.laidOutFor) this.whenRead(() => this.showChanged(names));
+  }
+
+  showChanged(names: Set<string>) {
     if (names.has("axis")) this.time?.changeAxis();
     if (names.has("pinned") && this.time) {
       this.time.pack();
@@ -476,7 +479,10 @@ export class Board extends Shell {
    * when it gets one.
    */
   layout() {
-    if (!this.model || !this.root.clientWidth || this.isTold) return;
+    if (this.model && this.root.clientWidth && !this.isTold) this.whenRead(() => this.fit());
+  }
+
+  fit() {
     const width = this.root.clientWidth;
     const { root, only, parts } = this;
     this.laidOutFor = width;
@@ -547,12 +553,17 @@ export class Board extends Shell {
     return [this.frame, this.model.events.length, ...reads.map((name) => this.store[name])];
   }
 
-  /** Draws and writes the step; of the panels only `panels`. It does so again once it has read what is absent. */
+  /** Draws and writes the step; of the panels only `panels`. */
   render(panels = this.shown) {
+    this.whenRead(() => this.drawStep(panels));
+  }
+
+  /** Draws; again, once what is absent has been read. */
+  whenRead(draw: () => void) {
     try {
-      this.drawStep(panels);
+      draw();
     } catch (error) {
-      Absent.fetch(error, () => this.signal.aborted || this.render(panels));
+      Absent.fetch(error, () => this.signal.aborted || this.whenRead(draw));
     }
   }
 

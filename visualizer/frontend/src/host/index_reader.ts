@@ -4,12 +4,7 @@
  */
 
 import { LogError, Model } from "../model/index.ts";
-import {
-  IndexedEvents,
-  type Section,
-  unpackContent,
-  unpackFacts,
-} from "../model/indexed_events.ts";
+import { IndexedEvents, type Section, unpackDetails } from "../model/indexed_events.ts";
 import { INDEXED } from "../model/vocabulary.ts";
 import { asBytes } from "./log_bytes.ts";
 
@@ -24,7 +19,7 @@ const FOOTER = 24; // bytes
 const FRAME = 12; // bytes before each chunk of a stream
 const END = 1 << 16; // bytes read at first; most directories are shorter
 /** The most bytes that are read together. */
-const PIECE = 1 << 20;
+const PIECE = 1 << 19;
 
 /** Parts with the tokens of requests that are kept unpacked: a prefix tree has requests of many. */
 const MOST_PARTS = 64;
@@ -33,14 +28,15 @@ const KNOWN = "what is known of the steps";
 /** An empty block that says that it is the last one: see `chunk.py`. */
 const LAST_BLOCK = Uint8Array.of(3, 0);
 
+const NOTHING = new Uint8Array(0);
+
 type Part = [offset: number, length: number, crc: number, plain: number];
 interface Directory {
   vocabulary: number;
   cluster: boolean;
   first: number;
   chunks: [...Part, events: number, step: number][];
-  facts: Part[];
-  details: Part[];
+  facts: Record<"steps" | "requests" | "passes" | "lives" | "contents", Part[]>;
   slices: [...Part, chunk: number][];
 }
 
@@ -112,24 +108,31 @@ export class IndexReader {
 
   /**
    * Reads what the index knows of the whole log. Yields the part that is read, and returns the model, whose events are
-   * read when they are needed. Throws a `LogError` if a part is damaged.
+   * read when they are needed, as are the forward passes. Throws a `LogError` if a part is damaged.
    */
   async *model(): AsyncGenerator<number, Model> {
-    const { facts, details } = this.#directory;
+    const { steps = [], requests, passes, lives, contents } = this.#directory.facts;
+    const details = [lives, contents].map((parts = []) => {
+      const events = new IndexedEvents(MOST_PARTS);
+      for (const part of parts) {
+        const read = async () => ({ state: null, chunks: await this.#all([part], () => KNOWN) });
+        events.addSection({ counts: [1], read }, unpackDetails);
+      }
+      return events;
+    });
     const model = new Model();
-    const parts = new IndexedEvents(MOST_PARTS);
-    for (const part of details) {
-      const read = async () => ({ state: null, chunks: await this.#all([part], () => KNOWN) });
-      parts.addSection({ counts: [1], read }, unpackContent);
-    }
+    const known = this.#parts([...steps, ...(requests ?? [])], () => KNOWN);
     let read = 0;
-    for await (const bytes of this.#parts(facts, () => KNOWN)) {
-      model.restore(unpackFacts(bytes), this.lastStep, parts, read);
-      yield ++read / facts.length;
+    for await (const bytes of known) {
+      model.restore(bytes, this.lastStep, details, read % steps.length);
+      yield ++read / (2 * steps.length);
     }
     const events = new IndexedEvents();
     for (const section of this.#sections()) events.addSection(section);
-    model.restored(events, parts);
+    model.restored(events, details, async () => {
+      for await (const bytes of this.#parts(passes, () => KNOWN))
+        model.restore(bytes, this.lastStep);
+    });
     return model;
   }
 
@@ -170,7 +173,7 @@ export class IndexReader {
       let next = number + 1;
       while (next < parts.length && parts[next][0] + parts[next][1] - begin <= PIECE) next++;
       const end = parts[next - 1][0] + parts[next - 1][1];
-      const bytes = await this.#ranges.read(begin, end);
+      const bytes = begin < end ? await this.#ranges.read(begin, end) : NOTHING;
       const own = parts.slice(number, next);
       const packed = own.map(([offset, length]) =>
         bytes.subarray(offset - begin, offset - begin + length),
@@ -179,7 +182,7 @@ export class IndexReader {
       const whole = damaged < 0 ? own.length : damaged;
       const plain = await inflated(...packed.slice(0, whole));
       let at = 0;
-      for (const [, , , length] of own.slice(0, whole)) yield plain.slice(at, (at += length)); // a copy begins where typed arrays can
+      for (const [, , , length] of own.slice(0, whole)) yield plain.subarray(at, (at += length));
       if (damaged >= 0) throw wrong(nameOf(number + damaged));
       number = next;
     }
@@ -210,7 +213,7 @@ export class ChunkStream {
   async *chunks(): AsyncGenerator<{ bytes: Uint8Array; share: number }> {
     const { body } = await fetch(this.#url);
     const reader = (body as ReadableStream<Uint8Array>).getReader();
-    let held: Uint8Array = new Uint8Array(0);
+    let held: Uint8Array = NOTHING;
     const take = async (length: number) => {
       const pieces = [held];
       for (let size = held.length; size < length; ) {

@@ -58,9 +58,8 @@ export class Integers {
     let most = 0;
     for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i];
     if (!values.length) return;
-    const end = index + values.length - 1;
-    this.set(end, most, all);
-    this.values.set(values, index);
+    this.set(index + values.length - 1, most, all);
+    if (most) this.values.set(values, index); // memory that is never written takes no room
   }
 }
 

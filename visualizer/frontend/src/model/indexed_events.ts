@@ -154,7 +154,6 @@ export interface Column<Value = any> {
 export type Table<Fields> = { [Name in keyof Fields]: Column<NonNullable<Fields[Name]>> };
 
 type GetColumn = (count: number, source: ColumnSource) => Column;
-const NONE: never[] = [];
 
 /** Lists of values of a column. */
 class Lists implements Column<any[]> {
@@ -169,7 +168,6 @@ class Lists implements Column<any[]> {
 
   at(row: number): any[] {
     const [begin, end] = [row ? this.#ends[row - 1] : 0, this.#ends[row]];
-    if (begin === end) return NONE;
     return Array.from({ length: end - begin }, (_, at) => (this.#items as Column).at(begin + at));
   }
 }
@@ -339,17 +337,15 @@ const unpackEvents = unpackerOf(VOCABULARY);
 
 const unpackAll = unpackerOf(
   FACTS,
-  ["request", "content"],
+  ["request", "content", "life"],
   "step first scheduled counts times number begin launched ready end decodes prefills".split(" "),
 );
 
-/** What an unpacked part of an index says of steps and requests; its requests are a `Table`, as are their contents. */
+/** What an unpacked part of an index says of steps and requests; its requests are a `Table`, as are their contents and lives. */
 export const unpackFacts = (bytes: Uint8Array): Fact[] => unpackAll(bytes).filter(Boolean);
 
-/** The contents of the requests of a part of an index, or none. */
-export const unpackContent: Unpack = (bytes) => [
-  bytes.length ? unpackFacts(bytes).find(({ type }) => type === "content") : null,
-];
+/** The contents or the lives of the requests of a part of an index: a `Table`; null without a request. */
+export const unpackDetails: Unpack = (bytes) => (bytes.length ? unpackFacts(bytes) : [null]);
 
 /** Bytes of chunks and states that are kept: those of the sections that were needed last. */
 const MOST_KEPT = 8 << 20;

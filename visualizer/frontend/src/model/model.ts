@@ -11,7 +11,7 @@
  */
 
 import { firstWhere, keep } from "./columns.ts";
-import type { Events, Fact, Facts, LogEvent } from "./events.ts";
+import type { Events, Facts, LogEvent } from "./events.ts";
 import { unpacked } from "./expert_loads.ts";
 import { type LogSource, State } from "./fold.ts";
 import { Frame } from "./frame.ts";
@@ -20,7 +20,7 @@ import { IndexedEvents, type Unpack, unpackFacts } from "./indexed_events.ts";
 import { LogLines } from "./lines.ts";
 import { LogError } from "./log.ts";
 import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
-import { type RequestSpan, RequestSpans, rowKind } from "./request_spans.ts";
+import { type Details, type RequestSpan, RequestSpans, rowKind } from "./request_spans.ts";
 import { type Status, type StepInfo, StepTable } from "./step_table.ts";
 import { TimeRecords } from "./time_records.ts";
 import { Heads } from "./waits.ts";
@@ -54,7 +54,7 @@ export class Model {
   /** The log's lines, parsed when events are asked for; the chunks of an indexed log take their place. */
   #lines = new LogLines();
   #indexed: IndexedEvents | null = null;
-  #details: IndexedEvents | null = null;
+  #details: Details | null = null;
   /** The parts of `#details` that the last state of the index needs, by its first event. */
   #needed: { first: number; parts: Set<number> } | null = null;
   /** Whether all of the log is known, because an index says it. */
@@ -105,25 +105,35 @@ export class Model {
   }
 
   /**
-   * Takes a part of what an index knows of a log, in place of a pass over its events. `restored` follows the last part.
+   * Takes a part of what an index knows of a log, in place of a pass over its events. `restored` follows when its steps and
+   * requests are taken.
    *
    * @param lastStep of the log
-   * @param part the number of the part
+   * @param part the number of the part, of which `details` has the rest
    */
-  restore(facts: Fact[], lastStep: number, details: IndexedEvents, part: number) {
+  restore(bytes: Uint8Array, lastStep: number, details?: Details, part: number = 0) {
     const most = lastStep + 1; // the one after it may be waiting to begin
-    for (const fact of facts) {
+    for (const fact of bytes.length ? unpackFacts(bytes) : []) {
       if (fact.type === "steps") this.#restoreSteps(fact, most);
       else if (fact.type === "finished") this.#times.restore(fact, most);
-      else if (fact.type === "request") this.#requestSpans.restore(fact as any, details, part);
+      else if (fact.type === "request")
+        this.#requestSpans.restore(fact as any, details as Details, part);
       else if (fact.type === "run") this.#restoreRun(fact);
     }
   }
 
-  /** @param events of the whole log; those that are looked at are read before, by `fetch` */
-  restored(events: IndexedEvents, details: IndexedEvents) {
+  /**
+   * @param events of the whole log; those that are looked at are read before, by `fetch`
+   * @param readPasses reads the finished steps, which few questions need
+   */
+  restored(events: IndexedEvents, details: Details, readPasses: () => Promise<void>) {
     this.#indexed = events;
     this.#details = details;
+    this.#times.read = () =>
+      readPasses().catch((error) => {
+        events.damaged();
+        throw error;
+      });
     this.knowsAll = true;
     this.#requestSpans.named();
     this.measures.publish();
@@ -262,7 +272,7 @@ export class Model {
   /** Calls `told` when events cannot be read that are needed. */
   onDamage(told: () => void) {
     if (this.#indexed) this.#indexed.damaged = told;
-    if (this.#details) this.#details.damaged = told;
+    for (const events of this.#details ?? []) events.damaged = told;
   }
 
   /** Reads what the frame of a step needs, and the tokens of a request, and is not there yet; null: nothing. */
@@ -293,12 +303,14 @@ export class Model {
     for (; at < requests.length && requests[at].appeared <= step; at++)
       parts.add(requests[at].part as number);
     parts.add(this.request(selected)?.part ?? 0);
-    return this.#details.fetchEach(parts);
+    const readings = this.#details.map((events) => events.fetchEach(parts)).filter(Boolean);
+    return readings.length ? Promise.all(readings) : null;
   }
 
   async fetchAll() {
     await this.#indexed?.fetchAll();
-    await this.#details?.fetchAll();
+    for (const events of this.#details ?? []) await events.fetchAll();
+    await this.#times.fetch();
   }
 
   /** Everything panels need for one step. Throws `Absent` unless its events are there. */

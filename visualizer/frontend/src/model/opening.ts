@@ -35,15 +35,14 @@ export function openingScores(model: Model, searched = SEARCHED) {
   const beyond = isLonger ? model.stepOf(model.firstSeq + searched) : model.lastStep + 1;
   const count = Math.max(Number(isLonger), beyond - model.firstStep);
   const tenth = Math.floor(count / 10);
-  return Array.from({ length: count }, (_, index) => {
+  return Int32Array.from({ length: count }, (_, index) => {
     const isEdge = index < tenth || index >= count - tenth;
-    const worth = WORTH.map(({ bits, quarters }) => (happened[index] & bits ? quarters : 0));
-    return (
-      worth.reduce((sum, quarters) => sum + quarters, 0) +
+    let score =
       WAITING.quarters * Math.min(waiting[index], WAITING.most) +
       RUNNING.quarters * Math.min(running[index], RUNNING.most) -
-      (isEdge ? EDGE : 0)
-    );
+      (isEdge ? EDGE : 0);
+    for (const { bits, quarters } of WORTH) if (happened[index] & bits) score += quarters;
+    return score;
   });
 }
 

@@ -123,10 +123,13 @@ export class RequestSpan {
   }
 }
 
-/** a part of an index: its requests, and where the contents of its parts are */
+/** the lives and the contents of the parts of an index, which are read when they are needed */
+export type Details = IndexedEvents[];
+
+/** a part of an index: its requests, and where the rest of them is */
 interface RequestPart {
   fact: Table<Facts["request"]>;
-  details: IndexedEvents;
+  details: Details;
   number: number;
   firstLane: number;
 }
@@ -137,10 +140,33 @@ const MOST_UNPACKED = 1000;
 
 /** A request of an index, of which everything is read from the columns when it is looked at. */
 class KnownRequest implements RequestSpan, Content {
+  declare id: number;
+  declare label: string;
+  declare index: number;
+  declare root: number;
+  declare sample: number;
+  declare n: number;
+  declare promptLength: number;
+  declare maxTokens: number;
+  declare priority: number;
+  declare arrived: number | null;
+  declare arrivedAt: number | null;
+  declare examined: number;
+  declare beginsAt: number;
+  declare endsAt: number | null;
+  declare firstToken: number | null;
+  declare computed: number;
+  declare sampling: Record<string, any>;
+  declare tokens: number[];
+  declare texts: string[];
+  declare drafted: number[];
+  declare forced: number[];
+  declare segments: Segment[];
+  declare before: Segment[];
   name = "";
   #part: RequestPart;
   #row: number;
-  #known: Record<string, any[]> | null = null;
+  #known: Record<string, any> | null = null;
 
   /** @param row which of the part's requests it is */
   constructor(part: RequestPart, row: number) {
@@ -148,11 +174,30 @@ class KnownRequest implements RequestSpan, Content {
     this.#row = row;
   }
 
+  static {
+    const define = (columns: string, of: (one: KnownRequest, column: any) => any) => {
+      for (const column of columns.split(" ")) {
+        const name = column.replace(/_(.)/, (_, letter) => letter.toUpperCase());
+        const get = function (this: KnownRequest) {
+          return of(this, column);
+        };
+        Object.defineProperty(KnownRequest.prototype, name, { get });
+      }
+    };
+    define(
+      "id label index root sample n prompt_length max_tokens priority arrived arrived_at examined " +
+        "begins_at ends_at first_token computed",
+      (one, name) => one.#of(name),
+    );
+    define("sampling tokens texts drafted forced", (one, name) => one.#content(name));
+    define("segments before", (one, name) => one.#life(name));
+  }
+
   #of<Name extends keyof Facts["request"]>(name: Name): Facts["request"][Name] {
     return this.#part.fact[name].at(this.#row) as Facts["request"][Name];
   }
 
-  #once<Item>(name: string, unpack: () => Item[]): Item[] {
+  #once(name: string, unpack: () => any): any {
     if (unpacked.size >= MOST_UNPACKED && !unpacked.has(this))
       for (const first of [...unpacked].slice(0, MOST_UNPACKED / 2)) {
         first.#known = null;
@@ -163,29 +208,22 @@ class KnownRequest implements RequestSpan, Content {
     return (this.#known[name] ??= unpack());
   }
 
-  #content<Name extends keyof Facts["content"] & string>(name: Name): any[] {
-    const { details, number } = this.#part;
-    return this.#once(name, () => details.at(number)[name].at(this.#row));
+  #content(name: keyof Facts["content"]): any {
+    const [, contents] = this.#part.details;
+    return this.#once(name, () => contents.at(this.#part.number)[name].at(this.#row));
+  }
+
+  #life(name: keyof Facts["life"]): Segment[] {
+    const [lives] = this.#part.details;
+    return this.#once(name, () => lives.at(this.#part.number)[name].at(this.#row).map(segmentOf));
   }
 
   get content() {
     return this;
   }
 
-  get id() {
-    return this.#of("id");
-  }
-
   get short() {
     return `r${this.id}`;
-  }
-
-  get label() {
-    return this.#of("label");
-  }
-
-  get index() {
-    return this.#of("index");
   }
 
   get lane() {
@@ -197,60 +235,8 @@ class KnownRequest implements RequestSpan, Content {
     return this.#of("laned_at") ?? Infinity;
   }
 
-  get root() {
-    return this.#of("root");
-  }
-
-  get sample() {
-    return this.#of("sample");
-  }
-
-  get n() {
-    return this.#of("n");
-  }
-
-  get promptLength() {
-    return this.#of("prompt_length");
-  }
-
-  get maxTokens() {
-    return this.#of("max_tokens");
-  }
-
-  get priority() {
-    return this.#of("priority");
-  }
-
-  get sampling() {
-    return this.#of("sampling");
-  }
-
   get extra_key() {
     return this.#of("extra_key");
-  }
-
-  get arrived() {
-    return this.#of("arrived");
-  }
-
-  get arrivedAt() {
-    return this.#of("arrived_at");
-  }
-
-  get examined() {
-    return this.#of("examined");
-  }
-
-  get beginsAt() {
-    return this.#of("begins_at");
-  }
-
-  get endsAt() {
-    return this.#of("ends_at");
-  }
-
-  get firstToken() {
-    return this.#of("first_token");
   }
 
   get admitted() {
@@ -263,10 +249,6 @@ class KnownRequest implements RequestSpan, Content {
   get shortfall() {
     const row = this.#of("shortfall");
     return row && { step: row[0], missing: row[1] };
-  }
-
-  get computed() {
-    return this.#of("computed");
   }
 
   get admissions() {
@@ -293,17 +275,9 @@ class KnownRequest implements RequestSpan, Content {
     return { step, reason, message, seq };
   }
 
-  get drafted() {
-    return this.#of("drafted");
-  }
-
-  get forced() {
-    return this.#of("forced");
-  }
-
   get masks() {
     const masks: Mask[] = [];
-    for (const [at, mask] of this.#of("masks").entries())
+    for (const [at, mask] of this.#content("masks").entries())
       if (mask) masks[at] = { allowed: mask[0], wanted: mask[1], mass: mask[2] };
     return masks;
   }
@@ -315,16 +289,8 @@ class KnownRequest implements RequestSpan, Content {
   get tokenSteps(): number[] {
     return this.#once("steps", () => {
       let step = 0;
-      return this.#content("token_steps").map((more) => (step += more));
+      return this.#content("token_steps").map((more: number) => (step += more));
     });
-  }
-
-  get segments(): Segment[] {
-    return this.#once("segments", () => this.#of("segments").map(segmentOf));
-  }
-
-  get before(): Segment[] {
-    return this.#once("before", () => this.#of("before").map(segmentOf));
   }
 
   get appeared() {
@@ -333,14 +299,6 @@ class KnownRequest implements RequestSpan, Content {
 
   get part() {
     return this.#part.number;
-  }
-
-  get tokens(): number[] {
-    return this.#content("tokens");
-  }
-
-  get texts(): string[] {
-    return this.#content("texts");
   }
 
   get hashes() {
@@ -502,11 +460,7 @@ export class RequestSpans {
   }
 
   /** Takes the requests of a part of an index; `named` follows once all are taken. */
-  restore(
-    fact: Table<Facts["request"]> & { length: number },
-    details: IndexedEvents,
-    number: number,
-  ) {
+  restore(fact: Table<Facts["request"]> & { length: number }, details: Details, number: number) {
     const part = { fact, details, number, firstLane: this.firstLane };
     for (let row = 0; row < fact.length; row++) {
       this.laneCount = Math.max(this.laneCount, (fact.lane.at(row) ?? -1) + 1);

@@ -66,19 +66,20 @@ export class RunSummary {
     const ends: Record<string, number> = {};
     const ttfts: Map<number, number> = new Map();
     let [good, found, asked] = [0, 0, 0];
-    // Most tokens follow a token of the step before: their times are counted by step.
-    const stepGaps = Float64Array.from(measures.end, (end, index) =>
-      unpaused(model, measures.end[index - 1] ?? NaN, end),
+    // Most tokens follow a token of the step before: their times are counted by step. An index knows them.
+    const counted = model.itl ? 0 : stepCount;
+    const stepGaps = Float64Array.from({ length: counted }, (_, index) =>
+      unpaused(model, measures.end[index - 1] ?? NaN, measures.end[index]),
     );
-    const inARow = new Int32Array(stepCount);
+    const inARow = new Int32Array(counted);
     for (const span of requests) {
       const end = span.finished?.reason ?? "unfinished";
       ends[end] = (ends[end] ?? 0) + 1;
-      const ttft = span.latencies ? this.#take(span) : this.#count(span, stepGaps, inARow);
+      const ttft = model.itl ? this.#take(span) : this.#count(span, stepGaps, inARow);
       if (ttft !== null) ttfts.set(ttft, (ttfts.get(ttft) ?? 0) + 1);
-      const [admission] = span.admissions;
-      if (span.root === span.id && admission && !admission.resumed) {
-        found += Math.min(admission.found, span.promptLength);
+      const { admitted } = span;
+      if (span.root === span.id && admitted?.step) {
+        found += Math.min(admitted.found, span.promptLength);
         asked += span.promptLength;
       }
       const times = this.#ended.get(span.id);

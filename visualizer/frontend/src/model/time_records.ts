@@ -6,6 +6,7 @@
 import { BlockedHeads, Integers, nameOf, numberOf, PairLists, roomFor } from "./columns.ts";
 import type { Events, Facts, LogEvent } from "./events.ts";
 import type { State } from "./fold.ts";
+import { Absent } from "./indexed_events.ts";
 import { PausedTime } from "./paused_time.ts";
 import type { RequestSpan, RequestSpans } from "./request_spans.ts";
 import { rowKind } from "./request_spans.ts";
@@ -72,7 +73,10 @@ export class StepRecords {
 const MEMORY = new Set(["no_free_blocks", "whole_sequence", "reserved_blocks", "expected_tokens"]);
 
 export class TimeRecords {
-  steps = new StepRecords();
+  #steps = new StepRecords();
+  /** Reads the steps of an index, once. */
+  read: (() => Promise<void>) | null = null;
+  #reading: Promise<unknown> | null = null;
   paused = new PausedTime();
   hasTimes = true;
   spans: RequestSpans;
@@ -82,6 +86,17 @@ export class TimeRecords {
 
   constructor(spans: RequestSpans) {
     this.spans = spans;
+  }
+
+  /** The finished steps. Throws `Absent` if they are still to be read. */
+  get steps() {
+    if (this.read) throw new Absent(() => this.fetch());
+    return this.#steps;
+  }
+
+  async fetch() {
+    this.#reading ??= this.read?.().then(() => (this.read = null)) ?? null;
+    await this.#reading;
   }
 
   /** Notes an event that is about to be applied to `state`. */
@@ -125,7 +140,7 @@ export class TimeRecords {
 
   /** Takes some finished steps from an index. */
   restore(fact: Facts["finished"], all: number) {
-    this.steps.add({ ...fact, isAfterGap: fact.is_after_gap } as any, all);
+    this.#steps.add({ ...fact, isAfterGap: fact.is_after_gap } as any, all);
   }
 
   /**

@@ -72,8 +72,7 @@ export class Waterfall {
   /** The spans of the requests that were looked at last. */
   #kept: Map<RequestSpan, Span[]> = new Map();
   #records;
-  #steps: StepRecords;
-  #times: StepRecords["times"];
+  #ownTimes: StepRecords["times"] | null = null;
   /** How much longer the decodes of each step took because of its prefills, by the step's index. */
   #others: Float64Array | null = null;
   #sums: AllSums | null = null;
@@ -84,13 +83,16 @@ export class Waterfall {
   constructor(records: TimeRecords) {
     this.#records = records;
     this.unit = records.hasTimes ? "us" : "steps";
-    this.#steps = records.steps;
-    const inUnits = (from: number) =>
-      Float64Array.from({ length: records.steps.length }, (_, index) => from + index);
-    this.#times = records.steps.times;
-    if (records.hasTimes) return;
-    const [begin, end] = [inUnits(0), inUnits(1)];
-    this.#times = { begin, launched: begin, ready: end, end };
+  }
+
+  /** Throws `Absent` if the steps are still to be read, as does whatever looks at them. */
+  get #steps() {
+    return this.#records.steps;
+  }
+
+  get #times() {
+    this.#ownTimes ??= this.unit === "us" ? this.#steps.times : inUnits(this.#steps.length);
+    return this.#ownTimes;
   }
 
   /**
@@ -273,6 +275,13 @@ export class Waterfall {
     emit(middle, cut, "decode");
     emit(cut, end, "others_prefill");
   }
+}
+
+/** Times of steps that each take a unit. */
+function inUnits(length: number): StepRecords["times"] {
+  const from = (first: number) => Float64Array.from({ length }, (_, index) => first + index);
+  const [begin, end] = [from(0), from(1)];
+  return { begin, launched: begin, ready: end, end };
 }
 
 /** Whether a row was computed in vain, or not at all. What is computed after a request's end is no time of it. */

@@ -163,10 +163,10 @@ export class WaterfallPanel extends Part {
     const { slo } = this.board.store;
     const key = [order, slo.ttft, slo.itl, ...this.open].join("\n");
     if (this.known === key) return;
-    this.known = key;
     const { waterfall } = model;
     this.unit = waterfall.unit;
     this.times = sortTimes(waterfall.all(), order === "groups" ? "slowest" : order, waterfall);
+    this.known = key;
     this.rows =
       order === "groups" ? groupRows(this.times, this.open) : this.times.map((time) => ({ time }));
     this.late = new Map(this.times.map((time) => [time, lateness(model, time, slo)]));
