@@ -438,32 +438,35 @@ export class Board extends Shell {
   // Drawing
 
   changed(names: Set<string>) {
-    if (this.laidOutFor) this.whenRead(() => this.showChanged(names));
+    if (this.laidOutFor) this.whenRead(() => this.showChanged((name) => names.has(name)));
   }
 
-  showChanged(names: Set<string>) {
-    if (names.has("axis")) this.time?.changeAxis();
-    if (names.has("pinned") && this.time) {
+  /** Shows what has changed, the names of which `has` knows. */
+  showChanged(has: (name: string) => boolean) {
+    if (has("axis")) this.time?.changeAxis();
+    if (has("pinned") && this.time) {
       this.time.pack();
       this.time.layout();
       this.render();
     }
-    if (names.has("step")) this.noticeMove();
-    if (names.has("step")) this.axis?.revealCursor();
-    if (names.has("selected")) this.axis?.revealSelected();
-    const moved = ["step", "selected", "block", "touched", "queue"].some((name) => names.has(name));
-    const stopped = names.has("playing") && !this.store.playing;
+    if (has("step")) {
+      this.noticeMove();
+      this.axis?.revealCursor();
+    }
+    if (has("selected")) this.axis?.revealSelected();
+    const moved = ["step", "selected", "block", "touched", "queue"].some(has);
+    const ranged = ["range", "window", "axis"].some(has);
+    const stopped = has("playing") && !this.store.playing;
     if (moved || stopped) this.render(this.due());
-    else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name))) {
+    else if (ranged || has("scrolled")) {
       this.axis?.draw();
       if (this.axis) this.queue.draw();
       this.axis?.writeShown();
     }
-    if (names.has("range")) this.axis?.writeRange();
-    if (names.has("slo")) this.render();
+    if (has("range")) this.axis?.writeRange();
+    if (has("slo")) this.render();
     this.showControls();
-    if (names.has("slo") || moved || ["range", "window", "axis"].some((name) => names.has(name)))
-      this.onChange(this.state());
+    if (has("slo") || moved || ranged) this.onChange(this.state());
   }
 
   /** Tells whether words are written or painted. */
@@ -482,6 +485,7 @@ export class Board extends Shell {
     if (this.model && this.root.clientWidth && !this.isTold) this.whenRead(() => this.fit());
   }
 
+  /** Fits the board that has a model and a width. */
   fit() {
     const width = this.root.clientWidth;
     const { root, only, parts } = this;

@@ -4,7 +4,7 @@
  */
 
 import { LogError, Model } from "../model/index.ts";
-import { IndexedEvents, type Section, unpackDetails } from "../model/indexed_events.ts";
+import { IndexedEvents, type Section, unpackFacts } from "../model/indexed_events.ts";
 import { INDEXED } from "../model/vocabulary.ts";
 import { asBytes } from "./log_bytes.ts";
 
@@ -111,17 +111,17 @@ export class IndexReader {
    * read when they are needed, as are the forward passes. Throws a `LogError` if a part is damaged.
    */
   async *model(): AsyncGenerator<number, Model> {
-    const { steps = [], requests, passes, lives, contents } = this.#directory.facts;
-    const details = [lives, contents].map((parts = []) => {
+    const { steps, requests, passes, lives, contents } = this.#directory.facts;
+    const details = [lives, contents].map((parts) => {
       const events = new IndexedEvents(MOST_PARTS);
       for (const part of parts) {
         const read = async () => ({ state: null, chunks: await this.#all([part], () => KNOWN) });
-        events.addSection({ counts: [1], read }, unpackDetails);
+        events.addSection({ counts: [1], read }, unpackFacts);
       }
       return events;
     });
     const model = new Model();
-    const known = this.#parts([...steps, ...(requests ?? [])], () => KNOWN);
+    const known = this.#parts([...steps, ...requests], () => KNOWN);
     let read = 0;
     for await (const bytes of known) {
       model.restore(bytes, this.lastStep, details, read % steps.length);
@@ -130,8 +130,13 @@ export class IndexReader {
     const events = new IndexedEvents();
     for (const section of this.#sections()) events.addSection(section);
     model.restored(events, details, async () => {
-      for await (const bytes of this.#parts(passes, () => KNOWN))
-        model.restore(bytes, this.lastStep);
+      try {
+        for await (const bytes of this.#parts(passes, () => KNOWN))
+          model.restore(bytes, this.lastStep);
+      } catch (error) {
+        events.damaged();
+        throw error;
+      }
     });
     return model;
   }

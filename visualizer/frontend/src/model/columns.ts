@@ -55,9 +55,7 @@ export class Integers {
 
   /** Sets several, from an index on. */
   put(index: number, values: ArrayLike<number>, all?: number) {
-    let most = 0;
-    for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i];
-    if (!values.length) return;
+    const most = Math.max(...(values as number[]));
     this.set(index + values.length - 1, most, all);
     if (most) this.values.set(values, index); // memory that is never written takes no room
   }

@@ -174,10 +174,9 @@ class Lists implements Column<any[]> {
 
 /** A column in memory of its own, and of a constant only one value. */
 function compact(column: Values): Column {
-  const all = Array.isArray(column) ? column : (column as unknown as Typed).slice();
-  const [first] = arrayOf(all).slice(0, 1);
-  for (let i = 0; i < all.length; i++) if (!Object.is(all[i], first)) return all as any[];
-  return { at: () => first };
+  const all = (column as any[]).slice();
+  const [first] = all;
+  return all.every((value) => Object.is(value, first)) ? { at: () => first } : all;
 }
 
 // Each closure is made where nothing else is known, because it would keep the bytes of the whole part.
@@ -305,8 +304,7 @@ function shapesOf(
     const columns = fieldsOf(text).map(([, name, , code]) => [name, columnOf(code)] as const);
     return (count, source) => {
       const table = columns.map(([name, get]) => [name, get(count, source)]);
-      const rest = new Array(count - 1).fill(null);
-      return [{ type, length: count, ...Object.fromEntries(table) }, ...rest];
+      return [{ type, length: count, ...Object.fromEntries(table) }];
     };
   });
 }
@@ -342,10 +340,8 @@ const unpackAll = unpackerOf(
 );
 
 /** What an unpacked part of an index says of steps and requests; its requests are a `Table`, as are their contents and lives. */
-export const unpackFacts = (bytes: Uint8Array): Fact[] => unpackAll(bytes).filter(Boolean);
-
-/** The contents or the lives of the requests of a part of an index: a `Table`; null without a request. */
-export const unpackDetails: Unpack = (bytes) => (bytes.length ? unpackFacts(bytes) : [null]);
+export const unpackFacts = (bytes: Uint8Array): Fact[] =>
+  bytes.length ? unpackAll(bytes).filter(Boolean) : [];
 
 /** Bytes of chunks and states that are kept: those of the sections that were needed last. */
 const MOST_KEPT = 8 << 20;

@@ -90,8 +90,9 @@ export class Measures {
     if (index < 0 || index >= this.length) return;
     const own: Record<string, number> = times;
     for (const column of this.#times) {
-      if (column.name in own) put(column, index, own[column.name]);
-      if (column.name === "end" && !(column.values[index] >= 0)) put(column, index, times.launched);
+      if (column.name in own) put(column, index, [own[column.name]]);
+      if (column.name === "end" && !(column.values[index] >= 0))
+        put(column, index, [times.launched]);
     }
   }
 
@@ -104,7 +105,7 @@ export class Measures {
     const index = step - this.firstStep;
     this.length = Math.max(this.length, index + 1);
     for (const { name, column } of this.#counts) column.set(index, values[name]);
-    for (const column of this.#times) put(column, index, values[column.name]);
+    for (const column of this.#times) put(column, index, [values[column.name]]);
     const pairs = chunks.map(({ request, count }) => [request, count] as const);
     this.#chunks.set(index, pairs);
   }
@@ -117,7 +118,7 @@ export class Measures {
     for (const [number, { column }] of this.#counts.entries())
       column.put(from, counts[number], all);
     for (const [number, column] of this.#times.entries())
-      putAll(column, from, times[number] as number[], all); // NaN for a time that the log does not have
+      put(column, from, times[number] as number[], all); // NaN for a time that the log does not have
     for (let i = 0; i < step.length; i++) {
       if (chunks[i].length) this.#chunks.set(from + i, chunks[i], all);
       for (const pass of computed[i]) this.addComputed(step[i], pass, all);
@@ -135,18 +136,10 @@ export class Measures {
   }
 }
 
-/** Sets a time; NaN is not set before the first time of a column. */
-const put = (column: { values: Float64Array }, index: number, time: number) =>
-  putAll(column, index, [time]);
-
-function putAll(
-  column: { values: Float64Array },
-  index: number,
-  times: ArrayLike<number>,
-  all?: number,
-) {
+/** Sets some times from an index on; NaN is not set before the first time of a column. */
+function put(column: { values: Float64Array }, index: number, times: number[], all?: number) {
   const { length } = column.values;
-  if (!length && Array.prototype.every.call(times, Number.isNaN)) return;
+  if (!length && times.every(Number.isNaN)) return;
   column.values = roomFor(column.values, index + times.length, all);
   column.values.fill(NaN, length);
   column.values.set(times, index);

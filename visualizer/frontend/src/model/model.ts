@@ -113,12 +113,12 @@ export class Model {
    */
   restore(bytes: Uint8Array, lastStep: number, details?: Details, part: number = 0) {
     const most = lastStep + 1; // the one after it may be waiting to begin
-    for (const fact of bytes.length ? unpackFacts(bytes) : []) {
+    for (const fact of unpackFacts(bytes)) {
       if (fact.type === "steps") this.#restoreSteps(fact, most);
       else if (fact.type === "finished") this.#times.restore(fact, most);
       else if (fact.type === "request")
         this.#requestSpans.restore(fact as any, details as Details, part);
-      else if (fact.type === "run") this.#restoreRun(fact);
+      else this.#restoreRun(fact as Facts["run"]);
     }
   }
 
@@ -129,11 +129,11 @@ export class Model {
   restored(events: IndexedEvents, details: Details, readPasses: () => Promise<void>) {
     this.#indexed = events;
     this.#details = details;
+    let reading: Promise<void> | null = null;
     this.#times.read = () =>
-      readPasses().catch((error) => {
-        events.damaged();
-        throw error;
-      });
+      (reading ??= readPasses().then(() => {
+        this.#times.read = null;
+      }));
     this.knowsAll = true;
     this.#requestSpans.named();
     this.measures.publish();
@@ -310,7 +310,7 @@ export class Model {
   async fetchAll() {
     await this.#indexed?.fetchAll();
     for (const events of this.#details ?? []) await events.fetchAll();
-    await this.#times.fetch();
+    await this.#times.read?.();
   }
 
   /** Everything panels need for one step. Throws `Absent` unless its events are there. */

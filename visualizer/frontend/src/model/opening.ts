@@ -35,7 +35,7 @@ export function openingScores(model: Model, searched = SEARCHED) {
   const beyond = isLonger ? model.stepOf(model.firstSeq + searched) : model.lastStep + 1;
   const count = Math.max(Number(isLonger), beyond - model.firstStep);
   const tenth = Math.floor(count / 10);
-  return Int32Array.from({ length: count }, (_, index) => {
+  return Array.from({ length: count }, (_, index) => {
     const isEdge = index < tenth || index >= count - tenth;
     let score =
       WAITING.quarters * Math.min(waiting[index], WAITING.most) +

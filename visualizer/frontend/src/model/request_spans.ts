@@ -70,7 +70,8 @@ export class RequestSpan {
   forced: number[] = []; // positions of output tokens that a tool or the grammar wrote
   masks: Mask[] = []; // by output token: what the request's grammar left to choose from
   /** If an index says them: its latencies, see `facts.py`. */
-  latencies: { ttft: number | null; slowest: number } | null = null;
+  ttft: number | null = null;
+  slowest: number | null = null;
   tokenSteps: number[] = []; // the step of each output token
   segments: Segment[] = [];
   before: Segment[] = []; // those of its parent before the fork, or what a keyframe says of earlier steps
@@ -156,6 +157,8 @@ class KnownRequest implements RequestSpan, Content {
   declare endsAt: number | null;
   declare firstToken: number | null;
   declare computed: number;
+  declare ttft: number | null;
+  declare slowest: number;
   declare sampling: Record<string, any>;
   declare tokens: number[];
   declare texts: string[];
@@ -186,7 +189,7 @@ class KnownRequest implements RequestSpan, Content {
     };
     define(
       "id label index root sample n prompt_length max_tokens priority arrived arrived_at examined " +
-        "begins_at ends_at first_token computed",
+        "begins_at ends_at first_token computed ttft slowest",
       (one, name) => one.#of(name),
     );
     define("sampling tokens texts drafted forced", (one, name) => one.#content(name));
@@ -277,13 +280,10 @@ class KnownRequest implements RequestSpan, Content {
 
   get masks() {
     const masks: Mask[] = [];
-    for (const [at, mask] of this.#content("masks").entries())
+    this.#content("masks").forEach((mask: any, at: number) => {
       if (mask) masks[at] = { allowed: mask[0], wanted: mask[1], mass: mask[2] };
+    });
     return masks;
-  }
-
-  get latencies() {
-    return { ttft: this.#of("ttft"), slowest: this.#of("slowest") };
   }
 
   get tokenSteps(): number[] {
@@ -309,8 +309,9 @@ class KnownRequest implements RequestSpan, Content {
   get logprobs(): number[] {
     return this.#once("known", () => {
       const logprobs: number[] = [];
-      for (const [at, value] of this.#content("logprobs").entries())
+      this.#content("logprobs").forEach((value: number, at: number) => {
         if (value <= 0) logprobs[at] = value;
+      });
       return logprobs;
     });
   }

@@ -117,10 +117,9 @@ export class RunSummary {
   }
 
   /** Takes a request's times from an index. Returns the time to its first token. */
-  #take({ id, finished, latencies }: RequestSpan) {
-    const { ttft, slowest } = latencies as NonNullable<RequestSpan["latencies"]>;
+  #take({ id, finished, ttft, slowest }: RequestSpan) {
     if (ttft !== null && isWhole(finished))
-      this.#ended.set(id, { ttft, longest: slowest, itl: slowest });
+      this.#ended.set(id, { ttft, longest: slowest as number, itl: slowest as number });
     return ttft;
   }
 
@@ -218,7 +217,7 @@ function slowestGap(gaps: number[]) {
 /** Which limits a request broke so far. */
 export function lateness(model: Model, { request, ttft }: RequestTime, slo: Slo) {
   if (model.waterfall.unit !== "us") return { first: false, gaps: false };
-  const slowest = request.latencies?.slowest ?? slowestGap(gapsOf(model, request.tokenSteps));
+  const slowest = request.slowest ?? slowestGap(gapsOf(model, request.tokenSteps));
   const gaps = slowest > slo.itl;
   return { first: ttft !== null && ttft > slo.ttft, gaps };
 }

@@ -35,25 +35,24 @@ export class StepTable {
   }
 
   /** Takes some steps from an index. */
-  restore({ step, first, last, status, ...fact }: Facts["steps"], lastStep: number) {
-    const scheduled = fact.scheduled as number[];
-    if (this.last) this.#keep(this.length - 1, this.last);
-    else this.first = step[0];
+  restore({ step, first, last, status, scheduled: at }: Facts["steps"], lastStep: number) {
+    const info = (i: number): StepInfo => ({
+      step: step[i],
+      from: first[i],
+      to: last[i],
+      status: status[i] as Status,
+      scheduled: Number.isNaN(at[i]) ? null : at[i],
+    });
     const [from, end] = [this.length, step.length - 1];
-    this.length += step.length;
+    this.push(info(0));
+    this.length += end;
     this.#makeRoom(this.length, lastStep + 1 - this.first);
     this.#from.set(first, from);
     for (let i = 0; i <= end; i++) {
-      this.#scheduled[from + i] = scheduled[i] >= 0 ? scheduled[i] : NOT_SCHEDULED; // NaN: it was not
+      this.#scheduled[from + i] = Number.isNaN(at[i]) ? NOT_SCHEDULED : (at[i] as number);
       this.#status[from + i] = STATUSES.indexOf(status[i] as Status);
     }
-    this.last = {
-      step: step[end],
-      from: first[end],
-      to: last[end],
-      status: status[end] as Status,
-      scheduled: scheduled[end] >= 0 ? scheduled[end] : null,
-    };
+    this.last = info(end);
   }
 
   at(index: number): StepInfo | undefined {

@@ -74,9 +74,8 @@ const MEMORY = new Set(["no_free_blocks", "whole_sequence", "reserved_blocks", "
 
 export class TimeRecords {
   #steps = new StepRecords();
-  /** Reads the steps of an index, once. */
-  read: (() => Promise<void>) | null = null;
-  #reading: Promise<unknown> | null = null;
+  /** Reads the steps of an index; null: they are read. */
+  read?: (() => Promise<void>) | null;
   paused = new PausedTime();
   hasTimes = true;
   spans: RequestSpans;
@@ -90,13 +89,8 @@ export class TimeRecords {
 
   /** The finished steps. Throws `Absent` if they are still to be read. */
   get steps() {
-    if (this.read) throw new Absent(() => this.fetch());
+    if (this.read) throw new Absent(this.read);
     return this.#steps;
-  }
-
-  async fetch() {
-    this.#reading ??= this.read?.().then(() => (this.read = null)) ?? null;
-    await this.#reading;
   }
 
   /** Notes an event that is about to be applied to `state`. */

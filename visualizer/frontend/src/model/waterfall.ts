@@ -91,8 +91,8 @@ export class Waterfall {
   }
 
   get #times() {
-    this.#ownTimes ??= this.unit === "us" ? this.#steps.times : inUnits(this.#steps.length);
-    return this.#ownTimes;
+    const { times, length } = this.#steps;
+    return (this.#ownTimes ??= this.unit === "us" ? times : inUnits(length));
   }
 
   /**
