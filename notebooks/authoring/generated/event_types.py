@@ -69,6 +69,10 @@ def _code_of(kind: inspect.Type) -> str:
     return code
 
 
+# Facts that only Python reads. Their kinds have a number, as all have.
+_UNREAD = (facts.Name, facts.Plans)
+
+
 def _fields_of(struct: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
@@ -87,6 +91,7 @@ def _table(source: str, structs: Iterable[type[msgspec.Struct]], schemas: dict[s
         fields = (
             f"{one.encode_name}{'?' * (not one.required)}:{_code_of(one.type)}"
             for one in _fields_of(struct)
+            if struct not in _UNREAD
         )
         text = "#" * struct.__struct_config__.array_like + " ".join(fields)
         lines.append(f'  {_name_of(struct)}: "{text}",')

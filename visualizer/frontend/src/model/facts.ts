@@ -12,10 +12,10 @@ export const VOCABULARY = {
   steps: "step:[i first:[i last:[i status:[s scheduled:[?i counts:[[i times:[[?n chunks:[[(i,i computed:[[i blocked:[?<Blocked deferred:[[(i,s missing:[[{a",
   finished: "number:[i begin:[?n launched:[?n ready:[?n end:[?n decodes:[i prefills:[i blocked:[?<Blocked skipped:[[(i,s failed:[b is_after_gap:[b",
   request: "id:i index:i label:s root:i sample:i n:i prompt_length:i max_tokens:i priority:i sampling:{a extra_key:[s tokens:[i texts:[s hashes:[s lane:?i laned_at:?i arrived:?i arrived_at:?n examined:i begins_at:i ends_at:?i first_token:?i admitted:?(i,i,i,s shortfall:?(i,i computed:i admissions:[(i,i,b,i preemptions:[(i,i,?i forked:?(i,i finished:?(i,s,s,i token_steps:[i logprobs:[n drafted:[i forced:[i masks:[?(i,?s,?n segments:[<Segment before:[<Segment ttft:?n slowest:n",
-  name: "id:i index:i label:s samples:i",
+  name: "",
   content: "tokens:[i texts:[s hashes:[s token_steps:[i logprobs:[n drafted:[i forced:[i masks:[?(i,?s,?n sampling:{a",
   run: "first_seq:i steps_before:i settings:{a classes:{s source:{a model:?{a tokenizer:?{a expert_loads:[[i causes:[s pauses:[(n,n has_times:b itl:[(s,n",
-  plans: "rows:[i tokens:[i prompt:[i again:[[(i,i,i victims:[[i seats:[i used:[i waiting:[i away:[i deferred:[i slotless:[i stalled:[i arrived:[i is_after_idle:[b",
+  plans: "",
   slice: "state:a requests:[<LiveRequest nodes:[<LiveNode contents:[([i,[s reach:i",
   life: "segments:[<Segment before:[<Segment",
 } as const;

@@ -76,6 +76,9 @@ export class RequestSpan {
   segments: Segment[] = [];
   before: Segment[] = []; // those of its parent before the fork, or what a keyframe says of earlier steps
 
+  /** The part of an index that has its tokens. */
+  declare part?: number;
+
   constructor(request: Seen) {
     this.content = request.content;
     this.id = request.id;
@@ -98,11 +101,6 @@ export class RequestSpan {
   /** The step in which it appeared. */
   get appeared() {
     return this.forked?.step ?? this.arrived ?? 0;
-  }
-
-  /** The part of an index that has its tokens. */
-  get part(): number | undefined {
-    return undefined;
   }
 
   get tokens() {
@@ -135,7 +133,7 @@ interface RequestPart {
   firstLane: number;
 }
 
-/** Requests of an index of which something is unpacked; of too many, those that were first give it up. */
+/** Requests of an index of which something is unpacked; of too many, all give it up. */
 const unpacked: Set<KnownRequest> = new Set();
 const MOST_UNPACKED = 1000;
 
@@ -201,24 +199,26 @@ class KnownRequest implements RequestSpan, Content {
   }
 
   #once(name: string, unpack: () => any): any {
-    if (unpacked.size >= MOST_UNPACKED && !unpacked.has(this))
-      for (const first of [...unpacked].slice(0, MOST_UNPACKED / 2)) {
-        first.#known = null;
-        unpacked.delete(first);
-      }
+    if (unpacked.size >= MOST_UNPACKED) {
+      for (const one of unpacked) one.#known = null;
+      unpacked.clear();
+    }
     unpacked.add(this);
     this.#known ??= {};
     return (this.#known[name] ??= unpack());
   }
 
+  #detail(kind: number, name: string) {
+    const { details, number } = this.#part;
+    return details[kind].at(number)[name].at(this.#row);
+  }
+
   #content(name: keyof Facts["content"]): any {
-    const [, contents] = this.#part.details;
-    return this.#once(name, () => contents.at(this.#part.number)[name].at(this.#row));
+    return this.#once(name, () => this.#detail(1, name));
   }
 
   #life(name: keyof Facts["life"]): Segment[] {
-    const [lives] = this.#part.details;
-    return this.#once(name, () => lives.at(this.#part.number)[name].at(this.#row).map(segmentOf));
+    return this.#once(name, () => this.#detail(0, name).map(segmentOf));
   }
 
   get content() {
@@ -471,10 +471,7 @@ export class RequestSpans {
 
   /** Gives the requests of an index their names, in the order in which they appeared. */
   named() {
-    const list: RequestSpan[] = new Array(this.list.length);
-    for (const span of this.list) list[span.index] = span;
-    this.list = list;
-    for (const span of list) this.#name(span);
+    for (const span of this.list.sort((one, other) => one.index - other.index)) this.#name(span);
     this.names.clear();
     this.numbers.clear();
   }

@@ -67,11 +67,9 @@ export class RunSummary {
     const ttfts: Map<number, number> = new Map();
     let [good, found, asked] = [0, 0, 0];
     // Most tokens follow a token of the step before: their times are counted by step. An index knows them.
-    const counted = model.itl ? 0 : stepCount;
-    const stepGaps = Float64Array.from({ length: counted }, (_, index) =>
-      unpaused(model, measures.end[index - 1] ?? NaN, measures.end[index]),
-    );
-    const inARow = new Int32Array(counted);
+    const counted = measures.end.subarray(0, model.itl ? 0 : stepCount);
+    const stepGaps = counted.map((end, index) => unpaused(model, counted[index - 1] ?? NaN, end));
+    const inARow = new Int32Array(counted.length);
     for (const span of requests) {
       const end = span.finished?.reason ?? "unfinished";
       ends[end] = (ends[end] ?? 0) + 1;

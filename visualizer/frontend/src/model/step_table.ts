@@ -41,7 +41,7 @@ export class StepTable {
       from: first[i],
       to: last[i],
       status: status[i] as Status,
-      scheduled: Number.isNaN(at[i]) ? null : at[i],
+      scheduled: (at[i] as number) >= 0 ? at[i] : null,
     });
     const [from, end] = [this.length, step.length - 1];
     this.push(info(0));
@@ -49,7 +49,7 @@ export class StepTable {
     this.#makeRoom(this.length, lastStep + 1 - this.first);
     this.#from.set(first, from);
     for (let i = 0; i <= end; i++) {
-      this.#scheduled[from + i] = Number.isNaN(at[i]) ? NOT_SCHEDULED : (at[i] as number);
+      this.#scheduled[from + i] = info(i).scheduled ?? NOT_SCHEDULED;
       this.#status[from + i] = STATUSES.indexOf(status[i] as Status);
     }
     this.last = info(end);
