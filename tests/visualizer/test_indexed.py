@@ -196,6 +196,27 @@ def test_an_index_gives_the_answers_that_the_log_gives(tmp_path):
         assert [*replayed_part(saved.log, 2, 4)] == [*replayed_part(log, 2, 4)]
 
 
+@pytest.mark.parametrize("cache", ["radix", "hash"])
+def test_an_index_names_evictions_of_long_ago_as_the_log_does(cache, first_seed, tmp_path):
+    config = EngineConfig(max_kv_tokens=256, max_batch_size=6, block_size=4, prefix_cache=cache)
+    sizes = {"prompt": lognormal(12, 0.5, 60), "output": lognormal(20, 0.5, 60)}
+    many, seed = {"groups": 9, "shared_tokens": 16}, first_seed
+    work = Workload.generate(80, arrivals=poisson(60), seed=seed, **many, **sizes)
+    log = simulate(work, config, cost=COST)
+    saved, evicted = read(indexed(log, tmp_path)), 0
+    admitted, step = dict[int, int](), 0
+    for event in log:
+        step = event.step if isinstance(event, v.StepStarted) else step
+        if isinstance(event, v.Admitted):
+            admitted[event.request] = step
+    for request, step in [*admitted.items()][20:]:
+        answer = read(log).why_missed(request)
+        evicted += answer.kind == "evicted"
+        assert saved.why_missed(request) == answer, (seed, request)
+        assert saved.why(request, step) == read(log).why(request, step), (seed, request)
+    assert evicted > 5
+
+
 def test_a_stale_or_damaged_index_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(read_log, "LARGE", 0)
     path = tmp_path / "run.jsonl"
