@@ -654,7 +654,7 @@ export class Board extends Shell {
     if (this.store.playing) return;
     this.isMoving = false;
     this.writeWords([...this.stale]);
-    if (!this.showsTables) writeTables(this.shown);
+    if (!this.showsTables) this.whenRead(() => writeTables(this.shown));
   }
 
   /**

@@ -413,6 +413,7 @@ export class WaterfallPanel extends Part {
   }
 
   tables() {
+    this.read();
     const rows = this.times.slice(0, MOST_IN_TABLE).map((time) => {
       const { request, total, work, lost, ttft } = time;
       const waited = Math.max(0, total - work - lost);
