@@ -416,7 +416,7 @@ class IndexFile:
     def packed(self, number: int, kind: type[Fact]) -> bytes:
         """Return a chunk of facts; b"" if the part has none of its kind."""
         part = self.directory.facts[PLACES[kind]][number]
-        return self.part(part, "what is known of the steps")
+        return self.part(part, "what is known of steps")
 
     def answer(self, question: str, compute: Callable[[], Any]) -> Any:
         """Return the stored answer to a question, as JSON values, or compute and store it.

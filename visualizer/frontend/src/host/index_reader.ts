@@ -23,7 +23,7 @@ const PIECE = 1 << 19;
 
 /** Parts with the tokens of requests that are kept unpacked: a prefix tree has requests of many. */
 const MOST_PARTS = 64;
-const KNOWN = "what is known of the steps";
+const KNOWN = "what is known of steps";
 
 /** An empty block that says that it is the last one: see `chunk.py`. */
 const LAST_BLOCK = Uint8Array.of(3, 0);
@@ -115,13 +115,13 @@ export class IndexReader {
     const details = [lives, contents].map((parts) => {
       const events = new IndexedEvents(MOST_PARTS);
       for (const part of parts) {
-        const read = async () => ({ state: null, chunks: await this.#all([part], () => KNOWN) });
+        const read = async () => ({ state: null, chunks: await this.#all([part]) });
         events.addSection({ counts: [1], read }, unpackFacts);
       }
       return events;
     });
     const model = new Model();
-    const known = this.#parts([...steps, ...requests], () => KNOWN);
+    const known = this.#parts([...steps, ...requests]);
     let read = 0;
     for await (const bytes of known) {
       model.restore(bytes, this.lastStep, details, read % steps.length);
@@ -131,8 +131,7 @@ export class IndexReader {
     for (const section of this.#sections()) events.addSection(section);
     model.restored(events, details, async () => {
       try {
-        for await (const bytes of this.#parts(passes, () => KNOWN))
-          model.restore(bytes, this.lastStep);
+        for await (const bytes of this.#parts(passes)) model.restore(bytes, this.lastStep);
       } catch (error) {
         events.damaged();
         throw error;
@@ -162,7 +161,7 @@ export class IndexReader {
     return this.#parts(this.#directory.chunks, (number) => this.#nameOf(number));
   }
 
-  async #all(...parts: [Part[] | [...Part, ...unknown[]][], (number: number) => string]) {
+  async #all(...parts: [Part[] | [...Part, ...unknown[]][], ((number: number) => string)?]) {
     const all: Uint8Array[] = [];
     for await (const bytes of this.#parts(...parts)) all.push(bytes);
     return all;
@@ -171,7 +170,7 @@ export class IndexReader {
   /** Successive parts of the file, unpacked. */
   async *#parts(
     parts: Part[] | [...Part, ...unknown[]][],
-    nameOf: (number: number) => string,
+    nameOf: (number: number) => string = () => KNOWN,
   ): AsyncGenerator<Uint8Array> {
     for (let number = 0; number < parts.length; ) {
       const begin = parts[number][0];
@@ -193,13 +192,9 @@ export class IndexReader {
     }
   }
 
-  #eventsBefore(chunk: number) {
-    return this.#directory.chunks.slice(0, chunk).reduce((sum, one) => sum + one[4], 0);
-  }
-
   #nameOf(number: number) {
     const { chunks, first } = this.#directory;
-    const before = first + this.#eventsBefore(number);
+    const before = chunks.slice(0, number).reduce((sum, one) => sum + one[4], first);
     return `events ${before} to ${before + chunks[number][4] - 1}`;
   }
 }
@@ -266,7 +261,13 @@ function joined(pieces: Uint8Array[]) {
 /** Parts of the file, unpacked, one after the other. */
 async function inflated(...parts: Uint8Array[]) {
   const blocks = [...parts, LAST_BLOCK] as Uint8Array<ArrayBuffer>[];
-  const plain = new Blob(blocks).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  const packed = new ReadableStream<(typeof blocks)[number]>({
+    start(source) {
+      blocks.forEach((block) => source.enqueue(block));
+      source.close();
+    },
+  });
+  const plain = packed.pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(plain).arrayBuffer());
 }
 

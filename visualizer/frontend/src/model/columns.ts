@@ -55,7 +55,8 @@ export class Integers {
 
   /** Sets several, from an index on. */
   put(index: number, values: ArrayLike<number>, all?: number) {
-    const most = Math.max(...(values as number[]));
+    let most = 0;
+    for (const value of values as number[]) if (value > most) most = value;
     this.set(index + values.length - 1, most, all);
     if (most) this.values.set(values, index); // memory that is never written takes no room
   }

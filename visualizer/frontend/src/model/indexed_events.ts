@@ -136,13 +136,10 @@ const viewsOf =
   (_count, source) => {
     const lengths = arrayOf(source.numbers());
     const total = sumOf(lengths);
-    const items = (total ? item(total, source) : []) as Float64Array;
+    const items = total ? item(total, source) : [];
+    const part = (items as Float64Array).subarray ?? (items as number[]).slice;
     let at = 0;
-    return lengths.map((length) =>
-      ArrayBuffer.isView(items)
-        ? items.subarray(at, (at += length))
-        : (items as number[]).slice(at, (at += length)),
-    );
+    return lengths.map((length) => part.call(items as any, at, (at += length)));
   };
 
 /** A column that stays packed: its values are made when they are asked for, because most are never looked at. */
@@ -157,18 +154,23 @@ type GetColumn = (count: number, source: ColumnSource) => Column;
 
 /** Lists of values of a column. */
 class Lists implements Column<any[]> {
-  #ends: Uint32Array;
-  #items: Column | null;
+  #ends: number[] | Uint32Array = []; // none if all lists are empty
+  #items: Column | null = null;
 
   constructor(lengths: Values, item: GetColumn, source: ColumnSource) {
     let end = 0;
-    this.#ends = Uint32Array.from(lengths, (length) => (end += length));
-    this.#items = end ? item(end, source) : null;
+    const ends = new Uint32Array(lengths.length);
+    for (let i = 0; i < ends.length; i++) ends[i] = end += lengths[i];
+    if (!end) return;
+    this.#ends = ends;
+    this.#items = item(end, source);
   }
 
   at(row: number): any[] {
-    const [begin, end] = [row ? this.#ends[row - 1] : 0, this.#ends[row]];
-    return Array.from({ length: end - begin }, (_, at) => (this.#items as Column).at(begin + at));
+    const list: any[] = [];
+    for (let at = this.#ends[row - 1] ?? 0; at < this.#ends[row]; at++)
+      list.push((this.#items as Column).at(at));
+    return list;
   }
 }
 
@@ -246,11 +248,13 @@ function isEmpty(value: any) {
  *
  * @param tables kinds of which all events of a chunk are one, with a `Column` for each field
  * @param views fields whose numbers are parts of a typed array
+ * @param packed fields of a kind with one event, each a list that stays a `Column`
  */
 function shapesOf(
   vocabulary: Record<string, string>,
   tables: string[] = [],
   views: string[] = [],
+  packed: string[] = [],
 ): Get[] {
   type Field = Parameters<typeof eventsOf>[1][number];
   const fieldsOf = (text: string) => [...text.matchAll(/(\w+)(\??):(\S+)/g)];
@@ -258,7 +262,9 @@ function shapesOf(
     fieldsOf(text).map(([, name, sign, code]) => ({
       name,
       isOptional: !!sign,
-      item: shapeOf(code, views.includes(name)),
+      item: packed.includes(name)
+        ? (_count, source) => [columnOf(code.slice(1))(source.numbers()[0], source)]
+        : shapeOf(code, views.includes(name)),
     }));
   const codesOf = (code: string) => {
     const text = vocabulary[code.slice(1)];
@@ -337,6 +343,7 @@ const unpackAll = unpackerOf(
   FACTS,
   ["request", "content", "life"],
   "step first scheduled counts times number begin launched ready end decodes prefills".split(" "),
+  "chunks computed deferred missing".split(" "),
 );
 
 /** What an unpacked part of an index says of steps and requests; its requests are a `Table`, as are their contents and lives. */

@@ -119,10 +119,11 @@ export class Measures {
       column.put(from, counts[number], all);
     for (const [number, column] of this.#times.entries())
       put(column, from, times[number] as number[], all); // NaN for a time that the log does not have
-    for (let i = 0; i < step.length; i++) {
-      if (chunks[i].length) this.#chunks.set(from + i, chunks[i], all);
-      for (const pass of computed[i]) this.addComputed(step[i], pass, all);
-    }
+    step.forEach((number, i) => {
+      const pairs = chunks.at(i) as [number, number][];
+      if (pairs.length) this.#chunks.set(from + i, pairs, all);
+      for (const pass of computed.at(i) as number[]) this.addComputed(number, pass, all);
+    });
   }
 
   /** Publishes the arrays with one value per step. */

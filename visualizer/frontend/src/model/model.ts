@@ -144,8 +144,10 @@ export class Model {
 
   #restoreSteps(fact: Facts["steps"], lastStep: number) {
     this.#steps.restore(fact, lastStep);
-    for (const [i, missing] of fact.missing.entries())
-      if (missing.length) this.gaps.set(fact.step[i], missing as Events["events_missing"][]);
+    fact.step.forEach((step, i) => {
+      const missing = fact.missing.at(i) as Events["events_missing"][];
+      if (missing.length) this.gaps.set(step, missing);
+    });
     this.measures.firstStep = this.firstStep;
     this.measures.restore(fact, lastStep);
     this.#heads.restore(fact, lastStep);

@@ -462,6 +462,7 @@ export class RequestSpans {
 
   /** Takes the requests of a part of an index; `named` follows once all are taken. */
   restore(fact: Table<Facts["request"]> & { length: number }, details: Details, number: number) {
+    delete (fact as Partial<typeof fact>).sampling; // its content has it
     const part = { fact, details, number, firstLane: this.firstLane };
     for (let row = 0; row < fact.length; row++) {
       this.laneCount = Math.max(this.laneCount, (fact.lane.at(row) ?? -1) + 1);

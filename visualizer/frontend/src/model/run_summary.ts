@@ -39,6 +39,12 @@ export interface Summary {
   waitUnit: "us" | "steps"; // steps, if the log has no times
 }
 
+interface Times {
+  ttft: number;
+  longest: number;
+  itl?: number;
+}
+
 /** The shares, and how many values each needs to mean something. */
 const PERCENTILES = [
   { name: "p50", share: 0.5, least: 1 },
@@ -53,7 +59,7 @@ export class RunSummary {
   /** Maps a request that has not ended to the number of its counted tokens and to the longest time between them. */
   #open: Map<number, { counted: number; longest: number }> = new Map();
   /** Maps a finished request to its times; `itl` is computed where the longest time is beyond the limit. */
-  #ended: Map<number, { ttft: number; longest: number; itl?: number }> = new Map();
+  #ended: Map<number, Times> = new Map();
   model: Model;
 
   constructor(model: Model) {
@@ -73,14 +79,14 @@ export class RunSummary {
     for (const span of requests) {
       const end = span.finished?.reason ?? "unfinished";
       ends[end] = (ends[end] ?? 0) + 1;
-      const ttft = model.itl ? this.#take(span) : this.#count(span, stepGaps, inARow);
+      const ttft = model.itl ? span.ttft : this.#count(span, stepGaps, inARow);
       if (ttft !== null) ttfts.set(ttft, (ttfts.get(ttft) ?? 0) + 1);
       const { admitted } = span;
       if (span.root === span.id && admitted?.step) {
         found += Math.min(admitted.found, span.promptLength);
         asked += span.promptLength;
       }
-      const times = this.#ended.get(span.id);
+      const times = model.itl ? timesIn(span) : this.#ended.get(span.id);
       if (!times || times.ttft > slo.ttft) continue;
       if (times.longest > slo.itl) times.itl ??= slowestGap(gapsOf(model, span.tokenSteps));
       if ((times.itl ?? times.longest) <= slo.itl) good++;
@@ -112,13 +118,6 @@ export class RunSummary {
       waited: waits.reduce((sum, { amount }) => sum + amount, 0),
       waitUnit,
     };
-  }
-
-  /** Takes a request's times from an index. Returns the time to its first token. */
-  #take({ id, finished, ttft, slowest }: RequestSpan) {
-    if (ttft !== null && isWhole(finished))
-      this.#ended.set(id, { ttft, longest: slowest as number, itl: slowest as number });
-    return ttft;
   }
 
   /**
@@ -187,6 +186,11 @@ export class RunSummary {
 }
 
 const isWhole = (end: RequestSpan["finished"]) => end && ["stop", "length"].includes(end.reason);
+
+/** What an index knows of a request that has ended. */
+const timesIn = ({ finished, ttft, slowest }: RequestSpan): Times | null | false =>
+  ttft !== null &&
+  isWhole(finished) && { ttft, longest: slowest as number, itl: slowest as number };
 
 const endOf = ({ measures, firstStep }: Model, step: number) =>
   measures.end[step - firstStep] ?? NaN;

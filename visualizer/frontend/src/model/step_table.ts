@@ -1,6 +1,6 @@
 /** Which events each step has: columns, because a long log has a million steps. */
 
-import { firstWhere, roomFor } from "./columns.ts";
+import { firstWhere, Integers } from "./columns.ts";
 import type { Facts } from "./events.ts";
 
 const STATUSES = ["pending", "running", "finished", "joined"] as const;
@@ -15,20 +15,20 @@ export interface StepInfo {
   scheduled: number | null; // seq of its step_scheduled
 }
 
-const NOT_SCHEDULED = -1;
-
 /** The steps of a log. Each one's events follow those of the step before; only the last one changes. */
 export class StepTable {
   first = 1; // number of the first step
   length = 0;
   /** The last step. */
   last: StepInfo | undefined;
-  #from = new Int32Array(64);
-  #scheduled = new Int32Array(64);
-  #status = new Uint8Array(64);
+  #from = new Integers();
+  /** How many events after the first one, and one more; 0: there is none. */
+  #scheduled = new Integers();
+  #status = new Integers();
 
-  push(info: StepInfo) {
-    if (this.last) this.#keep(this.length - 1, this.last);
+  /** @param lastStep of the whole log, if that is known */
+  push(info: StepInfo, lastStep: number = 0) {
+    if (this.last) this.#keep(this.length - 1, this.last, lastStep + 1 - this.first);
     else this.first = info.step;
     this.last = info;
     this.length++;
@@ -36,35 +36,24 @@ export class StepTable {
 
   /** Takes some steps from an index. */
   restore({ step, first, last, status, scheduled: at }: Facts["steps"], lastStep: number) {
-    const info = (i: number): StepInfo => ({
-      step: step[i],
-      from: first[i],
-      to: last[i],
-      status: status[i] as Status,
-      scheduled: (at[i] as number) >= 0 ? at[i] : null,
+    step.forEach((number, i) => {
+      const scheduled = (at[i] as number) >= 0 ? at[i] : null;
+      const [from, to] = [first[i], last[i]];
+      this.push({ step: number, from, to, status: status[i] as Status, scheduled }, lastStep);
     });
-    const [from, end] = [this.length, step.length - 1];
-    this.push(info(0));
-    this.length += end;
-    this.#makeRoom(this.length, lastStep + 1 - this.first);
-    this.#from.set(first, from);
-    for (let i = 0; i <= end; i++) {
-      this.#scheduled[from + i] = info(i).scheduled ?? NOT_SCHEDULED;
-      this.#status[from + i] = STATUSES.indexOf(status[i] as Status);
-    }
-    this.last = info(end);
   }
 
   at(index: number): StepInfo | undefined {
     if (index === this.length - 1) return this.last;
     if (!(index >= 0 && index < this.length)) return undefined;
-    const scheduled = this.#scheduled[index];
+    const from = this.#from.values[index];
+    const after = this.#scheduled.values[index];
     return {
       step: this.first + index,
-      from: this.#from[index],
+      from,
       to: this.#fromOf(index + 1) - 1,
-      status: STATUSES[this.#status[index]],
-      scheduled: scheduled === NOT_SCHEDULED ? null : scheduled,
+      status: STATUSES[this.#status.values[index]],
+      scheduled: after ? from + after - 1 : null,
     };
   }
 
@@ -74,20 +63,13 @@ export class StepTable {
   }
 
   #fromOf(index: number) {
-    return index === this.length - 1 ? (this.last as StepInfo).from : this.#from[index];
-  }
-
-  #keep(index: number, { from, status, scheduled }: StepInfo) {
-    this.#makeRoom(index + 1);
-    this.#from[index] = from;
-    this.#scheduled[index] = scheduled ?? NOT_SCHEDULED;
-    this.#status[index] = STATUSES.indexOf(status);
+    return index === this.length - 1 ? (this.last as StepInfo).from : this.#from.values[index];
   }
 
   /** @param all how many steps there will be in the end, if that is known */
-  #makeRoom(length: number, all?: number) {
-    this.#from = roomFor(this.#from, length, all);
-    this.#scheduled = roomFor(this.#scheduled, length, all);
-    this.#status = roomFor(this.#status, length, all);
+  #keep(index: number, { from, status, scheduled }: StepInfo, all: number) {
+    this.#from.set(index, from, all);
+    this.#scheduled.set(index, scheduled === null ? 0 : scheduled - from + 1, all);
+    this.#status.set(index, STATUSES.indexOf(status), all);
   }
 }

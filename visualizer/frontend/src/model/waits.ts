@@ -42,11 +42,12 @@ export class Heads {
 
   /** Takes some steps from an index. */
   restore({ step, blocked, deferred }: Facts["steps"], lastStep: number) {
-    for (let i = 0; i < step.length; i++) {
+    step.forEach((number, i) => {
       const head = blocked[i];
-      if (head) this.#block(step[i], head, lastStep);
-      if (deferred[i].length) this.#deferred.set(step[i], new Map(deferred[i]));
-    }
+      if (head) this.#block(number, head, lastStep);
+      const putOff = deferred.at(i) as [number, string][];
+      if (putOff.length) this.#deferred.set(number, new Map(putOff));
+    });
   }
 
   #block(step: number, blocked: Events["Blocked"], lastStep?: number) {
