@@ -131,11 +131,14 @@ def _answer(
     stuck: bool,
 ) -> str:
     from engine.core.log.log import EventLog
-    from visualizer.indexed.indexed_log import answer_of
+    from visualizer.indexed.indexed_log import IndexedLog, answer_of
+    from visualizer.packed import board_options
     from visualizer.reading.why import WhyError, why
     from visualizer.reading.why.find import request_named, request_names
 
     if request is None and not stuck:
+        if isinstance(log, IndexedLog):
+            board_options(log)  # the index then remembers the words of the page, too
         return str(answer_of(log, "why", lambda: str(visualizer.read(log).regimes)))
     if missed and request is not None:
         missed_words = lambda: str(visualizer.read(log).why_missed(request))  # noqa: E731

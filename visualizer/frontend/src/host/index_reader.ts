@@ -90,7 +90,7 @@ export class IndexReader {
     const packed = checked(bytes, view.getUint32(12, true), "the directory of the index");
     const directory = JSON.parse(new TextDecoder().decode(await inflated(packed)));
     if (directory.vocabulary !== INDEXED)
-      throw new LogError("another version of Underglass wrote the index: index the log again");
+      throw new LogError("the index is of another version: index the log again");
     return new IndexReader(ranges, directory);
   }
 

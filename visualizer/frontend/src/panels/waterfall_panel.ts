@@ -76,7 +76,7 @@ export class WaterfallPanel extends Part {
   without = h("span", { role: "status" });
   saved = h("p.saved.flow", { hidden: true }, "without", this.ideas, this.without);
   saving: Saving | null = null;
-  note = h("span.count.small.muted");
+  note = h("span.count.small.muted", "reading …");
   axis = h("canvas", { "aria-hidden": "true" });
   axisPainter = new CanvasPainter(this.axis);
   why = new WhySlow(this.board, (step, id) => this.goTo(step, id));
