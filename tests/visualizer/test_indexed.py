@@ -24,6 +24,7 @@ from visualizer.indexed.index_file import FOOTER, IndexFile, index_bytes
 from visualizer.indexed.indexed_log import IndexedLog, log_of
 from visualizer.indexed.part import replayed_part
 from visualizer.logs import read_any
+from visualizer.packed import board_options
 from visualizer.reading.summary import summary
 from visualizer.scenario import gallery
 
@@ -80,10 +81,11 @@ def test_both_forms_of_a_log_have_the_same_events(soak, first_seed, tmp_path):
 
 
 def said(log: EventLog) -> list[object]:
-    """What limited the run, a summary, the last queue, and where the time of each request went."""
+    """What limited the run, a summary, the last queue, each request's times, and a board's opening."""
     stuck = read(log).stuck() if log.of(v.StepScheduled) else None
     times = [(one.spans, one.arrived, one.first_token, str(one)) for one in read(log).waterfall]
-    return [str(read(log).regimes), summary(log), stuck, times]
+    opening = [board_options(log).get(name) for name in ("step", "selected")]
+    return [str(read(log).regimes), summary(log), stuck, times, opening]
 
 
 def test_reading_an_index_says_what_reading_the_log_says(tmp_path):
