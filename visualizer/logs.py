@@ -147,10 +147,7 @@ def settings_of(log: EventLog) -> dict[str, Any]:
 
 def state_before(log: EventLog, index: int) -> State:
     """Return the state before the event with this index in the log."""
-    state = State()
-    for event in log[:index]:
-        state.apply(event)
-    return state
+    return log.state(log.next_seq - len(log) + index - 1) if index else State()
 
 
 def state_at(log: EventLog, steps: StepIndex, step: int) -> dict[str, Any]:

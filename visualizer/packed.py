@@ -12,7 +12,15 @@ from visualizer.comparing.saved import savings
 from visualizer.indexed.index_file import index_bytes
 from visualizer.indexed.indexed_log import Indexed, IndexedLog, answer_of
 from visualizer.indexed.part import begin_of
-from visualizer.logs import ClusterLogLike, LogLike, Select, StepIndex, check_level, read_any
+from visualizer.logs import (
+    ClusterLogLike,
+    LogLike,
+    Select,
+    StepIndex,
+    check_level,
+    part_of,
+    read_any,
+)
 from visualizer.reading.opening import opening
 from visualizer.reading.regimes import Regimes
 from visualizer.reading.why.find import selected_request
@@ -141,20 +149,13 @@ def board_options(log: EventLog | ClusterLog) -> dict[str, Any]:
     return dict(answer_of(log, "board", lambda: _options(log)))
 
 
-def _around(log: EventLog, step: int) -> EventLog:
-    """Return the part of a long log that has a step: where its steps begin is not looked up for all."""
-    begin, end = begin_of(log, step - 2), begin_of(log, step + 2)
-    events = log[begin:end]
-    if begin:
-        events.insert(0, log.state(log.next_seq - len(log) + begin - 1).keyframe())
-    return EventLog.from_events(events)
-
-
 def _options(log: EventLog) -> dict[str, Any]:
     regimes = read(log).regimes
     answer_of(log, "why", regimes.__str__)  # an index remembers the words, too
     options: dict[str, Any] = {"run": run_in_words(log, regimes)}
     if regimes.worst is not None:
-        near = _around(log, regimes.worst) if isinstance(log, IndexedLog) else log
+        near, worst = log, regimes.worst
+        if isinstance(log, IndexedLog):  # where each step of a long log begins need not be known
+            near = part_of(log, begin_of(log, worst - 2), begin_of(log, worst + 2))
         options["step"], options["selected"] = opening(near, StepIndex(near), regimes)
     return options

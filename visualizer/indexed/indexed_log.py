@@ -84,7 +84,7 @@ class IndexedLog(EventLog):
             apply(state, event)
         return state
 
-    def keyframe_before(self, index: int) -> int:
+    def saved_before(self, index: int) -> int:
         """Return the last index with a saved state that is not after `index`; 0 if there is none."""
         saved = [self._ends[one.chunk - 1] for one in self.index.directory.keyframes]
         return saved[at - 1] if (at := bisect_right(saved, index)) else 0

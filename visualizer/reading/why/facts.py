@@ -13,6 +13,7 @@ from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.state import common_length
 from visualizer.indexed.indexed_log import IndexedLog
+from visualizer.logs import state_before
 from visualizer.reading.messages import slot_words, wasted_words
 from visualizer.reading.rows import OutputTokenRow, token_rows
 from visualizer.reading.why.evicted_indexed import Sharing
@@ -138,7 +139,7 @@ class Facts:
             own = log.state(first + at).requests[request]
             tokens, key = own.tokens, own.extra_key
         begin = _begin(log, at, is_admitted=admitted)
-        facts.state = log.state(first + begin - 1) if begin else State()
+        facts.state = state_before(log, begin)
         for before in _between(log, begin, at + 1):
             match before:
                 case v.StepStarted():
@@ -260,7 +261,7 @@ def _begin(log: EventLog, at: int, *, is_admitted: bool) -> int:
     if not is_admitted:
         return begin
     if isinstance(log, IndexedLog) and not log.index.directory.adopts:
-        return log.keyframe_before(begin)
+        return log.saved_before(begin)
     return 0
 
 
@@ -273,8 +274,8 @@ def _find_lost(log: IndexedLog, begin: int, request: int, facts: Facts) -> None:
         return
     sharing = Sharing.of(log, own.tokens[:prefix], own.extra_key, size)
     for some in sharing.evictions(prefix, begin):
-        early = log.keyframe_before(some.start)
-        state = log.state(log.next_seq - len(log) + early - 1) if early else State()
+        early = log.saved_before(some.start)
+        state = state_before(log, early)
         lost = list[Eviction]()
         for event in _between(log, early, some.stop):
             _note_eviction(lost, state, event, own.tokens, own.extra_key)

@@ -48,7 +48,7 @@ def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -
         if answer.kind in _SETTLED:
             return answer
         for some in others.sharing.evictions(answer.found + others.size, begin):
-            early = log.keyframe_before(some.start) or 1  # the log's first event has the settings
+            early = log.saved_before(some.start) or 1  # the log's first event has the settings
             state = log.state(others.first + early - 1)
             older = Search(request, names, others.prompts(state), state)
             older.fold(_from(log, early, some.stop))
