@@ -261,5 +261,15 @@ def _short(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-_REPR = Repr()
+class _JsonRepr(Repr):
+    """Writes the names of JSON where Python has others, because clients send JSON."""
+
+    def repr_bool(self, x: bool, _level: int) -> str:
+        return "true" if x else "false"
+
+    def repr_NoneType(self, _x: None, _level: int) -> str:
+        return "null"
+
+
+_REPR = _JsonRepr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80

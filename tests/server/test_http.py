@@ -96,6 +96,7 @@ UTF_16, LATIN, LONG = '{"prompt": "x"}'.encode("utf-16"), b'{"prompt": "\xe9"}',
 NOT_READ: list[tuple[bytes, dict[str, str], int, list[str]]] = [
     *((one.encode(), {}, 400, []) for one in ("", "{", "[1]", "nonsense", '"text"', "\0", "NaN")),
     *((one, {}, 400, ["JSON", "UTF-8"]) for one in (UTF_16, LATIN, b'{"n": ' + LONG + b"}")),
+    (b'{"prompt": true}', {}, 400, ["got true"]),
     (b"prompt=x", {"Content-Type": "text/plain"}, 400, ["Content-Type", "application/json"]),
     (gzip.compress(b'{"prompt": "x"}', mtime=0), {"Content-Encoding": "gzip"}, 415, ["gzip"]),
 ]
