@@ -199,3 +199,4 @@ def test_python_and_the_board_write_durations_alike():
     theirs = json.loads(node("../durations.js", json.dumps(values)))
     assert theirs == [duration(value / 1000) for value in values]
     assert duration(35_100) == "35.1 s"
+    assert duration(58_209_400) == "16 h 10 min 9 s"

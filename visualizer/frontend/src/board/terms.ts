@@ -148,7 +148,7 @@ function latency({ step, model }: Frame, { store }: Shown, tokens: 0 | 1) {
     .map((one) => model.measures.end[one - model.firstStep]);
   if (at.length <= tokens) return `${span.name} has ${count(at.length, "token")}`;
   const [from, to] = tokens ? at.slice(-2) : [span.arrivedAt ?? NaN, at[0]];
-  if (Number.isNaN(to - from)) return "this log has no times";
+  if (!(to >= from)) return "this log has no times";
   return `${span.name}'s ${tokens ? "latest" : "first"} came after ${duration(to - from)}`;
 }
 

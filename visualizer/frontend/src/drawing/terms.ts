@@ -34,6 +34,7 @@ const WORDS: Record<string, Term> = {
   ITL: "ITL",
 };
 const FIND = new RegExp(`\\b((?:${Object.keys(WORDS).join("|")})s?)\\b`);
+const termOf = (word: string): Term | undefined => WORDS[word.replace(/s$/, "")];
 
 /** The first term of a painted text: most texts are painted in every frame. */
 const paintedTerms: Map<string, Term | null> = new Map();
@@ -43,7 +44,7 @@ export function paintedTerm(text: string) {
   let term = paintedTerms.get(text);
   if (term === undefined) {
     const word = FIND.exec(text)?.[1] ?? /\b(memory|cached)\b/.exec(text)?.[1] ?? "";
-    term = WORDS[word] ?? WORDS[word.replace(/s$/, "")] ?? PAINTED[word] ?? null;
+    term = termOf(word) ?? PAINTED[word] ?? null;
     if (paintedTerms.size > 2000) paintedTerms.clear();
     paintedTerms.set(text, term);
   }
@@ -53,7 +54,7 @@ export function paintedTerm(text: string) {
 /** A text with its terms as buttons: each term once, where `seen` does not have it yet. */
 export function withTerms(text: string, seen: Set<Term> = new Set()) {
   return text.split(FIND).map((part, i) => {
-    const term = i % 2 ? (WORDS[part] ?? WORDS[part.replace(/s$/, "")]) : undefined;
+    const term = i % 2 && termOf(part);
     if (!term || seen.has(term)) return part;
     seen.add(term);
     return v("button.term", { "data-term": term }, part);

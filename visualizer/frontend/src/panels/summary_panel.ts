@@ -20,7 +20,6 @@ import {
 } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import { type Percentile, RunSummary, type Slo, type Summary } from "../model/run_summary.ts";
-import { agree } from "../model/words.ts";
 
 export class SummaryPanel {
   setSlo: (slo: Slo) => void;
@@ -113,6 +112,8 @@ const countedLevels = (model: Model) =>
     ? LEVELS.map((level) => h("span.known", levelDot(level), `${factsAt(model, level).length}`))
     : [];
 
+const percent = (part: number, whole: number) => `${Math.round((100 * part) / whole)} %`;
+
 function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
   const { steps, duration: took, busy, requests, ends, preemptions, found, asked } = figures;
   const finished = (ends.stop ?? 0) + (ends.length ?? 0);
@@ -120,38 +121,34 @@ function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
   const others = Object.entries(words).flatMap(([end, word]) =>
     ends[end] ? [`${ends[end].toLocaleString("en")} ${word}`] : [],
   );
-  const ended = others.length ? others.join(", ") : finished ? "all finished" : "";
+  const ended = others.join(", ") || (finished ? "all finished" : "");
   const other = took - busy >= IDLE_SHARE * took ? `, ${duration(took - busy)} paused or idle` : "";
-  const run = cell(
-    `${originWords(model)}${part && ", a part of it"}`,
-    part || plural(steps, "step"),
-    took > 0 ? `${halfDot(model, "step_times")}${duration(busy)}${other}` : "",
-    ...countedLevels(model),
-  );
   /** The cell, or that the log lacks its facts. */
-  const told = (name: string, facts: Fact[], known: () => HTMLElement) => {
+  const told = (name: string, facts: Fact[], figure: HTMLElement) => {
     if (lacks(model, ...facts)) return cell(name, knowledgeWords.unknown);
-    const figure = known();
     if (levelOf(model, facts) === "inferred")
       figure.querySelector("strong")?.before(made(levelDot("inferred")), " ");
     return figure;
   };
-  const shareOf = (tokens: number) => (asked ? `${Math.round((100 * tokens) / asked)} %` : "none");
+  const shareOf = (tokens: number) => (asked ? percent(tokens, asked) : "none");
   const below = (["host", "disk"] as const).filter((tier) => model.settings[`${tier}_kv_tokens`]);
-  const prompts = asked
-    ? `of ${asked.toLocaleString("en")} prompt ${agree(asked, "token", "tokens")}`
-    : "";
+  const prompts = asked ? `of ${plural(asked, "prompt token")}` : "";
   return [
-    run,
-    told("requests", ["arrivals"], () => cell("requests", requests.toLocaleString("en"), ended)),
-    told("TTFT", ["arrivals", "step_times"], () => percentileCell("TTFT", figures.ttft)),
-    told("ITL", ["scheduled_tokens", "admissions", "step_times"], () =>
+    cell(
+      `${originWords(model)}${part && ", a part of it"}`,
+      part || plural(steps, "step"),
+      took > 0 ? `${halfDot(model, "step_times")}${duration(busy)}${other}` : "",
+      ...countedLevels(model),
+    ),
+    told("requests", ["arrivals"], cell("requests", requests.toLocaleString("en"), ended)),
+    told("TTFT", ["arrivals", "step_times"], percentileCell("TTFT", figures.ttft)),
+    told(
+      "ITL",
+      ["scheduled_tokens", "admissions", "step_times"],
       percentileCell("ITL", figures.itl),
     ),
-    told("preemptions", ["preemptions"], () =>
-      cell("preemptions", preemptions.toLocaleString("en")),
-    ),
-    told("prefix hits", ["cached_tokens"], () => cell("prefix hits", shareOf(found), prompts)),
+    told("preemptions", ["preemptions"], cell("preemptions", preemptions.toLocaleString("en"))),
+    told("prefix hits", ["cached_tokens"], cell("prefix hits", shareOf(found), prompts)),
     ...(below.length
       ? [
           cell(
@@ -161,17 +158,13 @@ function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
         ]
       : []),
     ...(figures.drafted ? [draftCell(figures)] : []),
-    told("waited", ["queue"], () => waitCell(figures, theme, halfDot(model, "waiting_reasons"))),
+    told("waited", ["queue"], waitCell(figures, theme, halfDot(model, "waiting_reasons"))),
   ];
 }
 
 /** How many drafts were accepted, and what a step gained by them. */
 const draftCell = ({ drafted, accepted, gained }: Summary) =>
-  cell(
-    "drafts accepted",
-    `${Math.round((100 * accepted) / drafted)} %`,
-    `${gained.toFixed(2)} tokens/pass`,
-  );
+  cell("drafts accepted", percent(accepted, drafted), `${gained.toFixed(2)} tokens/pass`);
 
 function percentileCell(name: string, percentiles: Percentile[]) {
   if (!percentiles.length) return cell(name, "none");
@@ -194,9 +187,8 @@ function waitCell({ waits, waited, waitUnit }: Summary, theme: Theme, mark: stri
   if (!waited) return cell("waited", "never");
   const amountOf = (amount: number) =>
     waitUnit === "us" ? duration(amount) : plural(amount, "step");
-  const share = (amount: number) => `${Math.round((100 * amount) / waited)} %`;
   const [most] = waits;
-  const words = most ? `: ${mark}${causeWords(most.cause)} ${share(most.amount)}` : "";
+  const words = most ? `: ${mark}${causeWords(most.cause)} ${percent(most.amount, waited)}` : "";
   const bar = h("span.waits");
   for (const { cause, amount } of waits) {
     const part = h("i", { title: `${causeWords(cause)}: ${amountOf(amount)}` });
