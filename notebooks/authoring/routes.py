@@ -33,7 +33,8 @@ ROUTES = (
         "two hours",
         ("00", "04", "05", "10", "11", "20"),
         ("04", "10", "11"),
-        "how a batch, its memory and its budget decide who waits, and what one machine can take",
+        "how a batch, its memory and its budget decide which request waits, and what one machine can "
+        "take; for prefix caches, add 06 and 07 and half an hour",
     ),
     Route(
         "a day",
