@@ -28,7 +28,11 @@ WHOLE_PROMPTS = 2048  # tokens in a step, more than any prompt has
 
 
 class SeenClock(VirtualClock):
-    """A clock that notes when it is: parts of a cluster ask for the time of the replica that steps."""
+    """A clock that notes the time read last, from which `order` gets the age of waiting requests.
+
+    A policy has no clock of its own, and in a cluster each replica has one: the replica that steps has
+    read its clock last.
+    """
 
     latest_us = 0
 
