@@ -108,9 +108,11 @@ def with_length(drafting: Drafting | None, length: int | None) -> Drafting | Non
     if length is None or (drafting is None and not length):
         return drafting
     if isinstance(length, bool) or not isinstance(length, int) or not 0 <= length <= most:
-        why = "what more drafts would guess is unknown" if most else "and the log has no drafts"
+        if not most:
+            raise ConfigError(f"draft_length must be 0, got {length}: the log has no drafts")
         raise ConfigError(
-            f"draft_length must be at least 0 and at most {most}, got {length}: {why}"
+            f"draft_length must be at least 0 and at most {most}, got {length}: what more drafts would "
+            "guess is unknown"
         )
     if drafting is None or not length:
         return None

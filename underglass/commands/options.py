@@ -12,7 +12,7 @@ KINDS = (
     "or the name of a scenario."
 )
 
-page_option = partial(typer.Option, rich_help_panel="The page")
+page_option = partial(typer.Option, rich_help_panel="The page", show_envvar=False)
 export_option = partial(typer.Option, rich_help_panel="Instead of a page")
 
 Names = Annotated[

@@ -80,7 +80,10 @@ def sweep(  # noqa: PLR0917 (typer needs one parameter per option)
         Path | None, option("Options", "Draw the curves on this page (needs the extra lab).")
     ] = None,
     theme: Theme = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON instead of a table.", show_envvar=False),
+    ] = False,
     requests: Annotated[int | None, _load("At least so many at each rate.", "200", min=1)] = None,
     seconds: Annotated[
         float | None, _load("The arrivals of a rate last at least so long.", "10", min=0)
