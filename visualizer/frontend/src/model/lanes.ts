@@ -52,7 +52,7 @@ export function takeLane(
   const least = returns ? 0 : 1;
   let best = lanes.length;
   let bestRank = Infinity;
-  const end = Math.max(lanes.length + 1, seats, MARKS);
+  const end = lanes.length + MARKS; // any further lane has the mark of one of these
   for (let lane = 0; lane < end && bestRank > least; lane++) {
     if ((lanes[lane]?.[0] ?? null) !== null || rank(lane) >= bestRank) continue;
     best = lane;

@@ -35,6 +35,10 @@ test("the smallest free lane, kept until the end", () => {
   );
 });
 
+test("seats that no request takes cost nothing", () => {
+  assert.equal(laneOf(play([[1, 11, "Ada"]], 2 ** 62), 11), 0);
+});
+
 test("a lane rests for two steps, if another of the seats' lanes is free", () => {
   const ends = [
     [1, 11],
