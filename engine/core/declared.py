@@ -70,8 +70,8 @@ def wrong_field(struct: msgspec.Struct) -> tuple[str, str] | None:
 
 
 _fields = cache(msgspec.structs.fields)
-# msgspec asks even a sequence for `keys` where it needs a dict.
-INVALID = (msgspec.ValidationError, AttributeError)
+# msgspec asks even a sequence for `keys` where it needs a dict, and encodes a string for a number.
+INVALID = (msgspec.ValidationError, AttributeError, UnicodeEncodeError)
 
 
 @cache

@@ -21,7 +21,7 @@ from server.core.bridge import Bridge
 from server.core.engine_client import EngineClient, EngineDiedError, Inputs
 from server.core.event_log import PreviousRun, json_lines
 from server.core.replay import Prompts
-from server.http.errors import ApiError, bad_request, unavailable
+from server.http.errors import ApiError, bad_request, in_json, unavailable
 
 # A pool has an object per block, and a block at least one token slot.
 MAX_KV_TOKENS = 1 << 20
@@ -59,7 +59,7 @@ def changed_config(config: EngineConfig, changes: Mapping[str, Any]) -> EngineCo
 
 def _wrong_setting(error: ConfigError) -> ApiError:
     field = str(error).split(maxsplit=1)[0]
-    return bad_request(f"settings.{field}", str(error))
+    return bad_request(f"settings.{field}", in_json(str(error)))
 
 
 async def restarted(old: Bridge, restart: Restart) -> tuple[Bridge, ApiError | None]:

@@ -4,6 +4,7 @@ Every error body is `{"error": {"message", "type", "param", "code"}}`, always wi
 because OpenAI's SDKs read them. `param` names the field that is wrong, so that a client can show it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from email.message import Message
 from itertools import islice
@@ -111,7 +112,7 @@ def invalid_body(errors: Sequence[Mapping[str, Any]]) -> ApiError:
         name: f"{bound:g}" if isinstance(bound, float) else bound
         for name, bound in error.get("ctx", {}).items()
     }
-    problem = text.format(got=_shown(error["input"]), msg=error["msg"], **bounds)
+    problem = in_json(text.format(got=shown(error["input"]), msg=error["msg"], **bounds))
     return bad_request(param, f"{_short(_path(error['loc'])) or 'the body'} {problem}")
 
 
@@ -250,7 +251,16 @@ _MESSAGES = {
 }
 
 
-def _shown(value: object) -> str:
+def in_json(message: str) -> str:
+    """Write true, false and null in place of Python's names for them, because clients send JSON."""
+    return _WORDS.sub(lambda found: _IN_JSON.get(found[0], found[0]), message)
+
+
+_IN_JSON = {"True": "true", "False": "false", "None": "null"}
+_WORDS = re.compile(rf"""'[^']*'|"[^"]*"|\b(?:{"|".join(_IN_JSON)})\b""")  # or a text in quotes
+
+
+def shown(value: object) -> str:
     """Return the beginning of a value, which may have a million elements."""
     if isinstance(value, dict):  # reprlib would sort all its keys
         value = dict(islice(value.items(), 4))
@@ -261,15 +271,5 @@ def _short(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-class _JsonRepr(Repr):
-    """Writes the names of JSON where Python has others, because clients send JSON."""
-
-    def repr_bool(self, x: bool, _level: int) -> str:
-        return "true" if x else "false"
-
-    def repr_NoneType(self, _x: None, _level: int) -> str:
-        return "null"
-
-
-_REPR = _JsonRepr()
+_REPR = Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80

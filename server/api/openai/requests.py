@@ -36,7 +36,7 @@ from server.core.settings import (
     MAX_STOP_TOKENS,
     MAX_STOPS,
 )
-from server.http.errors import bad_request
+from server.http.errors import bad_request, in_json
 from server.http.fields import Open
 from server.http.request_log import label_in
 
@@ -273,7 +273,7 @@ class SamplingRequest(Body):
         except SamplingError as error:
             field = self.fields.get(error.field, error.field)
             message = str(error).removeprefix(error.field)
-            raise bad_request(field, field + message) from error
+            raise bad_request(field, field + in_json(message)) from error
 
     def truncated(self, tokens: list[int], max_tokens: int, bridge: Bridge) -> list[int]:
         """Return the tokens of a prompt that `truncate_prompt_tokens` keeps.

@@ -21,7 +21,7 @@ from server.api.openai.conversation import MAX_MESSAGES
 from server.api.openai.fields import Unsupported
 from server.api.openai.requests import FIRST_ERROR
 from server.core.settings import MAX_NAME_LENGTH, MAX_TOOLS
-from server.http.errors import ApiError, bad_request, invalid_body, unknown_field
+from server.http.errors import ApiError, bad_request, in_json, invalid_body, shown, unknown_field
 from server.http.fields import Open, Strict
 
 LOGPROBS = "message.output_text.logprobs"
@@ -239,8 +239,8 @@ def _response_format(text: TextFormat) -> dict[str, Any]:
 def _tool(tool: dict[str, Any], index: int) -> dict[str, Any]:
     field = f"tools[{index}]"
     if tool.get("type") != "function":
-        kind = str(tool.get("type"))[:60]
-        raise bad_request(field, f"{field} must have type function, got {kind!r}")
+        got = in_json(shown(tool.get("type")))
+        raise bad_request(field, f"{field} must have type function, got {got}")
     function = {name: value for name, value in tool.items() if name != "type" and value is not None}
     return {"type": "function", "function": function}
 
