@@ -67,7 +67,8 @@ class Lanes:
             return (1 if is_distinct else 3) + (not has_rested), number
 
         used = len(self._lanes)
-        self._lanes += [Lane() for _ in range(MARKS)]  # any further lane has the mark of one of these
+        # Any further lane would have the mark of one of these.
+        self._lanes += [Lane() for _ in range(MARKS)]
         free = (number for number, lane in enumerate(self._lanes) if lane.owner is None)
         best = min(free, key=rank)
         self._lanes[best] = Lane(request, label=label)
