@@ -7,6 +7,8 @@ the page puts the module's text into a Blob and loads that.
 import base64
 import html
 import json
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -17,7 +19,11 @@ from visualizer.packed import PackedLog, packed_log
 
 MODULE, CLUSTER_MODULE = built("board.js"), with_board("cluster.js")
 
-PAGE = Template((Path(__file__).parent / "page.html").read_text("utf-8"))
+_PAGE = (Path(__file__).parent / "page.html").read_text("utf-8")
+BEFORE_LOG, AFTER_LOG = map(Template, _PAGE.split("$log"))
+_PIECE = (
+    3 << 20
+)  # bytes of a log, a multiple of 3, so that the base64 of all pieces is that of the log
 
 
 def to_html(
@@ -52,25 +58,39 @@ def write_page(
 
     `more` are further options. The page is also written to `path` if one is given.
     """
-    compared = with_board("compare.js") if "compare" in packed.options else page_module()
-    module = CLUSTER_MODULE if packed.is_cluster else compared
-    if theme not in (None, "light", "dark"):
-        raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
-    page = PAGE.substitute(
-        theme=f' data-theme="{theme}"' if theme else "",
-        title=html.escape(title),
-        log=_base64(packed.log),
-        # An HTML parser ends a script at the first "</script", even inside a JavaScript string.
-        module=module.replace("</script", "<\\/script"),
-        # Without "<", the options can neither end the script nor start an HTML comment.
-        options="".join(
-            f", {name}: {json.dumps(value, default=_base64)}".replace("<", "\\u003c")
-            for name, value in (packed.options | more).items()
-        ),
-    )
+    page = "".join(_pieces(packed, theme, title, more))
     if path is not None:
         Path(path).write_text(page, "utf-8")
     return page
+
+
+def save_page(packed: PackedLog, path: Path, *, theme: str | None, title: str, **more: Any) -> None:
+    """Write the page that `write_page` returns, a piece at a time: the page of a long log is large."""
+    pieces = _pieces(packed, theme, title, more)
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(pieces)
+
+
+def _pieces(
+    packed: PackedLog, theme: str | None, title: str, more: dict[str, Any]
+) -> Iterator[str]:
+    if theme not in (None, "light", "dark"):
+        raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
+    compared = with_board("compare.js") if "compare" in packed.options else page_module()
+    module = CLUSTER_MODULE if packed.is_cluster else compared
+    fields = {
+        "theme": f' data-theme="{theme}"' if theme else "",
+        "title": html.escape(title),
+        # An HTML parser ends a script at the first "</script", even inside a JavaScript string.
+        "module": module.replace("</script", "<\\/script"),
+        # Without "<", the options can neither end the script nor start an HTML comment.
+        "options": "".join(
+            f", {name}: {json.dumps(value, default=_base64)}".replace("<", "\\u003c")
+            for name, value in (packed.options | more).items()
+        ),
+    }
+    log = (packed.log[at : at + _PIECE] for at in range(0, len(packed.log), _PIECE))
+    return chain([BEFORE_LOG.substitute(fields)], map(_base64, log), [AFTER_LOG.substitute(fields)])
 
 
 def _base64(data: bytes) -> str:

@@ -34,6 +34,7 @@ _LONG = 20_000  # events; a page draws a shorter log once all of it is read
 # Events. A tour takes 0.03 ms for each; a page asks for that of a longer log when it is wanted.
 _MOST_TOLD = 10_000
 _LARGE_LOG = 20_000_000  # bytes before packing
+MOST_IN_PAGE = 256_000_000  # bytes of a packed log: its base64 is one string of the browser
 
 
 class PackedLog(NamedTuple):
@@ -53,7 +54,9 @@ def pack(log: EventLog | ClusterLog, *, index: bool = True) -> bytes:
     A log that contradicts itself stays lines, and so do all logs without `index`, because writing it
     takes three times as long as writing lines. A large log is compressed quickly: it is sent only once,
     usually to a browser on this machine, and compressing it well would take longer than sending it.
+    Raises LogError for an index that is too large for a page.
     """
+    check_fits(log)
     if isinstance(log, Indexed):
         return log.index.path.read_bytes()
     if index and len(log) > _LONG:
@@ -61,6 +64,16 @@ def pack(log: EventLog | ClusterLog, *, index: bool = True) -> bytes:
             return index_bytes(log, has_keyframes=False)
     data = log.to_bytes()
     return gzip.compress(data, GZIP_LEVEL if len(data) < _LARGE_LOG else 1, mtime=0)
+
+
+def check_fits(log: EventLog | ClusterLog) -> None:
+    """Raise LogError for a log whose index is too large for a page."""
+    size = log.index.path.stat().st_size if isinstance(log, Indexed) else 0
+    if size > MOST_IN_PAGE:
+        raise LogError(
+            f"a page holds at most {MOST_IN_PAGE // 1_000_000} MB, and the index of this log has "
+            f"{size // 1_000_000:,} MB: `underglass open FILE` shows it, and --last 50 keeps its end"
+        )
 
 
 def run_in_words(log: EventLog | ClusterLog, regimes: Regimes | None = None) -> dict[str, Any]:
@@ -102,44 +115,51 @@ def cluster_options(log: ClusterLog, at_ms: float | None, select: Select) -> dic
 
 
 def packed_log(
-    log: LogLike | ClusterLogLike,
+    log: LogLike | ClusterLogLike, *, text: bool = True, index: bool = True, **shown: Any
+) -> PackedLog:
+    """Pack a log. The parameters are those of `to_html`, of `pack` and of `page_options`."""
+    events = read_any(log)
+    if not text:
+        events = log_without_text(events)
+    options = page_options(log, events, **shown)
+    return PackedLog(pack(events, index=index), options, isinstance(events, ClusterLog))
+
+
+def page_options(
+    name: LogLike | ClusterLogLike,
+    log: EventLog | ClusterLog,
     *,
     step: int | None = None,
     at_ms: float | None = None,
     select: Select = "auto",
-    text: bool = True,
-    index: bool = True,
     asks: bool = True,
     level: str = "all",
-) -> PackedLog:
-    """Pack a log. The parameters are those of `to_html`, and of `pack`.
+) -> dict[str, Any]:
+    """Return the options for `mount` of a log; `name` may be that of a scenario.
 
     A page that `asks` gets the tour and the savings of the run later (see `with_more`).
     """
-    events = read_any(log)
-    if not text:
-        events = log_without_text(events)
     shown = {} if check_level(level) == "all" else {"level": level}
-    if isinstance(events, ClusterLog):
+    if isinstance(log, ClusterLog):
         if step is not None:
             raise ValueError(f"step must be None for a cluster log, got {step}: use at_ms")
-        options = cluster_options(events, at_ms, select) | shown
+        options = cluster_options(log, at_ms, select) | shown
         if not asks:
-            options["run"] = with_more(options["run"], events)
-        return PackedLog(pack(events), options, True)
+            options["run"] = with_more(options["run"], log)
+        return options
     if at_ms is not None:
         raise ValueError(f"at_ms must be None for the log of one engine, got {at_ms}: use step")
-    options = board_options(events) | shown
+    options = board_options(log) | shown
     if not asks:
-        options["run"] = with_more(options["run"], events)
-    if (scenario := find_scenario(log)) is not None:
+        options["run"] = with_more(options["run"], log)
+    if (scenario := find_scenario(name)) is not None:
         options |= {"step": scenario.step, "selected": scenario.select, "about": scenario.about}
     if step is not None:
         options.pop("selected", None)
         options["step"] = step
     if select != "auto":
-        options["selected"] = selected_request(events, select)
-    return PackedLog(pack(events, index=index), options, False)
+        options["selected"] = selected_request(log, select)
+    return options
 
 
 def board_options(log: EventLog | ClusterLog) -> dict[str, Any]:

@@ -12,6 +12,7 @@ A replay predicts. How far can it be trusted? Each number comes with two answers
 A change that is smaller than either is marked with "~": it may be an error of the model.
 """
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,7 +61,8 @@ class Study:
     """The runs, and what their numbers are worth.
 
     replayed    the recorded arrivals with the recorded settings
-    changed     the changed settings in words ("token_budget=32") -> their run
+    changed     the changed settings in words, such as "token_budget=32"
+    first       the run with the first of them; of the others, only the measures are kept
     error       the cost model's error on held-back steps; None: too few steps
     reproduced  how many steps an unchanged replay decides alike if arrivals are pinned to steps
     notes       what was inferred, a sentence each
@@ -68,7 +70,8 @@ class Study:
 
     recorded: EventLog
     replayed: EventLog
-    changed: dict[str, EventLog]
+    changed: list[str]
+    first: EventLog
     error: HeldBack | None
     reproduced: Reproduced
     notes: list[str]
@@ -142,39 +145,38 @@ def study(
         raise ConfigError(
             f"a sweep has 1 to {MAX_RUNS} runs, and these settings give {len(combinations)}"
         )
-    replayed, changed = what_if(log, pinned=pinned), dict[str, EventLog]()
+    window = log.window if isinstance(log, LogPart) else None
+    measured = partial(measures, cut=set() if window else unended_requests(log), window=window)
+    replayed, first, found = what_if(log, pinned=pinned), None, list[list[Measure]]()
     for left, one in zip(range(len(combinations), 0, -1), combinations, strict=True):
         told(left)
-        changed[_words(one)] = what_if(log, pinned=pinned, **one)
+        run = what_if(log, pinned=pinned, **one)
+        found.append(measured(run))
+        first = first or run
+        gc.collect()  # an engine and its requests refer to each other
+    assert first is not None
     told(0)
     by_step = replayed if pinned == "step" else what_if(log, pinned="step", cost=fit(log).cost)
-    error = held_back(log)
+    error, recorded = held_back(log), measured(log)
     return Study(
         recorded=log,
         replayed=replayed,
-        changed=changed,
+        changed=[_words(one) for one in combinations],
+        first=first,
         error=error,
         reproduced=reproduced(log, by_step),
         notes=_notes(log, pinned),
-        rows=_rows(log, replayed, list(changed.values()), error),
+        rows=[
+            _row(one, held, again, changed)
+            for one, held, again, *changed in zip(
+                recorded,
+                measured(log, error.predicted_at) if error else [None] * len(recorded),
+                measured(replayed),
+                *found,
+                strict=True,
+            )
+        ],
     )
-
-
-def _rows(
-    log: EventLog, replayed: EventLog, changed: list[EventLog], error: HeldBack | None
-) -> list[Row]:
-    window = log.window if isinstance(log, LogPart) else None
-    cut = set() if window else unended_requests(log)
-    measured = partial(measures, cut=cut, window=window)
-    recorded = measured(log)
-    predicted = measured(log, error.predicted_at) if error else [None] * len(recorded)
-    runs = [measured(run) for run in changed]
-    return [
-        _row(one, held, again, [run[at] for run in runs])
-        for at, (one, held, again) in enumerate(
-            zip(recorded, predicted, measured(replayed), strict=True)
-        )
-    ]
 
 
 def _row(recorded: Measure, held: Measure | None, again: Measure, changed: list[Measure]) -> Row:

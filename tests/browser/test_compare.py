@@ -135,9 +135,9 @@ def test_the_page_fits_a_laptops_screen_with_twenty_requests_and_counts_the_rest
 
 def test_a_what_if_shows_three_runs_and_the_error_beside_each_number(opened):
     answer = study(logs()[0], {"token_budget": [16, 24, 32, 48]})
-    words, changed = next(iter(answer.changed.items()))
+    names = "replayed", answer.changed[0]
     told = {"table": answer.table(), "statements": answer.statements()}
-    root = opened(Comparison(answer.replayed, changed, ("replayed", words), study=told), width=390)
+    root = opened(Comparison(answer.replayed, answer.first, names, study=told), width=390)
     rows = root.locator(".study tr")
     shown = [rows.nth(at).locator("th, td").all_inner_texts() for at in range(rows.count())]
     assert shown == answer.table()

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -17,16 +18,18 @@ from tests.visualizer.clusters import COST, one_dies, prefill_and_decode, three_
 from tests.visualizer.foreign import foreign
 from tests.visualizer.test_golden_fold import node
 from underglass.commands import app, read_log
-from visualizer import read
+from visualizer import packed, read
 from visualizer.indexed import beside, index_file
 from visualizer.indexed.beside import index_beside, index_of
 from visualizer.indexed.index_file import FOOTER, IndexFile, index_bytes
 from visualizer.indexed.indexed_log import IndexedLog, log_of
-from visualizer.indexed.part import replayed_part
-from visualizer.logs import read_any
+from visualizer.indexed.known import known_of
+from visualizer.indexed.part import end_of, replayed_part
+from visualizer.logs import StepIndex, part_of, read_any
 from visualizer.packed import board_options
 from visualizer.reading.summary import summary
 from visualizer.scenario import gallery
+from visualizer.sources import limits
 
 EVENTS = 64
 RECORDINGS = Path(__file__).parents[1] / "fixtures" / "vllm"
@@ -196,6 +199,10 @@ def test_an_index_gives_the_answers_that_the_log_gives(tmp_path):
             assert str(saved.why_missed(row.request)) == str(read(log).why_missed(row.request))
         assert str(saved.stuck()) == str(read(log).stuck())
         assert [*replayed_part(saved.log, 2, 4)] == [*replayed_part(log, 2, 4)]
+        assert [*known_of(saved.log).step_numbers] == [*StepIndex(log).ends]
+        end, begin = end_of(saved.log, 0.3)
+        assert 0.5 < begin / len(log) < 0.8 and [*end][1:] == log[begin:]
+        assert end[0] == part_of(log, begin, len(log))[0]
 
 
 @pytest.mark.parametrize("cache", ["radix", "hash"])
@@ -241,6 +248,25 @@ def test_a_stale_or_damaged_index_is_made_again(tmp_path, monkeypatch):
     assert index_of(path).path.parent == beside.cache_folder() == tmp_path / "cache/underglass"
     monkeypatch.setattr(index_file, "checksum_of_types", lambda: 0)
     assert index_of(path) is None
+
+
+def test_what_a_long_log_has_no_room_for_is_told_in_one_line(tmp_path, monkeypatch):
+    path, page = tmp_path / "run.jsonl", tmp_path / "run.html"
+    random_log(1).save(path)
+    run = lambda *words: CliRunner().invoke(app, [*words, str(path)])  # noqa: E731
+    monkeypatch.setattr(read_log, "LARGE", 0)
+    monkeypatch.setattr(limits, "LAST", 0)
+    full = OSError(28, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(index_file, "write_directory", Mock(side_effect=full))
+        assert_names(run("why").stderr, "without an index", "No space left on device")
+    assert [*tmp_path.iterdir()] == [path]
+    monkeypatch.setattr(packed, "MOST_IN_PAGE", 1000)
+    for command in ("open", "tell"):
+        done = run(command, "--html", str(page))
+        assert done.exit_code and not page.exists()
+        assert_names(done.stderr, "--last 50", "MB")
+    assert run("open", "--summary").exit_code == 0
 
 
 def test_the_command_writes_an_index_that_opens_by_itself(tmp_path):

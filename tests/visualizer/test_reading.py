@@ -15,8 +15,11 @@ from server.core.event_log import TraceFile
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.clusters import three_replicas
 from tests.visualizer.storytellers import storytellers
+from underglass.commands import read_log
 from visualizer.indexed.beside import make_index
 from visualizer.indexed.indexed_log import log_of
+from visualizer.live import beginning
+from visualizer.live.live_log import open_live
 from visualizer.reading.summary import summary
 from visualizer.sources import READERS, SourceError, read_source
 from visualizer.sources.feed import Feed
@@ -196,6 +199,25 @@ def test_a_growing_file_is_followed_through_rotation_and_truncation(data, tmp_pa
         out.write(lines[0])
     assert file.read() == [whole[0]]
     assert isinstance(whole[0], RunStarted)
+
+
+def test_a_growing_log_is_followed_from_where_its_index_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(read_log, "LARGE", 0)
+    path, whole = tmp_path / "run.jsonl", _tight("radix")
+    lines = whole.to_bytes().splitlines(keepends=True)
+    monkeypatch.setattr(beginning, "_SHOWN", 30)
+    path.write_bytes(b"".join(lines[:-40])[:-9])  # its last line is being written
+    read_log.index_to_follow(path)
+    with path.open("ab") as out:
+        out.write(lines[-41][-9:] + b"".join(lines[-40:-1]) + b"?\n" + lines[-1])
+    file = open_live(str(path))
+    assert isinstance(file, FollowedFile)
+    first, *rest = [event for _ in range(2) for event in file.read()]
+    assert isinstance(first, Keyframe) and first.seq > 20
+    assert rest[: len(whole) - first.seq - 2] == whole[first.seq + 1 : -1]
+    assert_names([one.message for one in rest if isinstance(one, EventsMissing)], len(lines))
+    path.write_bytes(b"".join(lines[:9]))
+    assert file.read() == whole[:9]
 
 
 def test_a_followed_file_goes_on_with_that_of_the_writers_next_run(tmp_path):

@@ -24,7 +24,7 @@ from underglass.commands.options import (
     refuse,
     tell,
 )
-from underglass.commands.read_log import named_scenario, read_named, reader_of_long
+from underglass.commands.read_log import index_to_follow, named_scenario, read_named, reader_of_long
 from underglass.commands.serve_page import HOST, serve, serve_live
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def open_logs(  # noqa: PLR0912, PLR0917 (typer needs one parameter per option)
         int | None,
         page_option(
             metavar="MB",
-            help="Read only the end of the log; 0 reads all of it.",
+            help="Show only the end of the log; 0 shows all of it.",
             min=0,
-            show_default="all of an indexed log, 50 of another one",
+            show_default="all of it",
         ),
     ] = None,
     port: Port = 0,
@@ -100,7 +100,7 @@ def open_logs(  # noqa: PLR0912, PLR0917 (typer needs one parameter per option)
         refuse(given, f"must be omitted with {len(files)} files")
     # The page shows as much of a damaged log as it can read, but an export of it would be wrong.
     whole = bool(perfetto or csv or summarize or step or len(files) > 1)
-    kept = 1_000_000 * (50 if last is None else last) or None
+    kept = 1_000_000 * last if last else None
     is_plain = last is None and step is None and select == "auto" and text
     if is_plain and not any(exports.values()) and len(files) == 1:
         reader = reader_of_long(files[0])
@@ -112,12 +112,12 @@ def open_logs(  # noqa: PLR0912, PLR0917 (typer needs one parameter per option)
             routes = indexed_routes(Path(files[0]), theme, is_cluster=is_cluster)
             serve(routes, port, browser, host)
             return
-    logs = [read_named(name, kept, text=text, whole=whole, indexed=last is None) for name in files]
+    logs = [read_named(name, kept, text=text, whole=whole) for name in files]
     try:
         if len(logs) > 1:
             pages = _comparisons(files, logs, theme)
         else:
-            pages = {"": _board(files[0], logs[0], step, select, theme, text=text)}
+            pages = {"": _board(files[0], logs[0], step, select, theme)}
             _write_exports(files[0], logs[0], perfetto=perfetto, csv=csv, summarize=summarize)
         if html is not None:
             for page in pages.values():
@@ -150,10 +150,11 @@ def _board(
     step: int | None,
     select: str,
     theme: str | None,
-    *,
-    text: bool,
 ) -> "Callable[..., str]":
-    """Return a function that makes the page of one log: `(path=None, **options)`."""
+    """Return a function that writes the page of one log to a path, or returns it without one.
+
+    Raises LogError for a log that a page cannot hold, unless it reads the log from an index.
+    """
     from engine.core.log import EventLog
 
     if isinstance(log, EventLog):
@@ -166,14 +167,18 @@ def _board(
     title = "Underglass" if is_scenario or name == "-" else Path(name).name
 
     def page(path: Path | None = None, **more: Any) -> str:
-        from visualizer.html import write_page  # imported late: needs the built front end
-        from visualizer.packed import packed_log
+        from visualizer.html import save_page, write_page  # imported late: needs the front end
+        from visualizer.packed import PackedLog, pack, page_options
 
+        # A page with an index asks for what it needs of it.
+        data = b"" if "from" in more else pack(log)
         asks = "tour" in more
-        packed = packed_log(shown, step=step, select=selected, text=text, asks=asks)
-        if "from" in more:  # the page asks for what it needs
-            packed = packed._replace(log=b"")
-        return write_page(packed, path, theme=theme, title=title, **more)
+        options = page_options(shown, log, step=step, select=selected, asks=asks)
+        packed = PackedLog(data, options, not isinstance(log, EventLog))
+        if path is None:
+            return write_page(packed, None, theme=theme, title=title, **more)
+        save_page(packed, path, theme=theme, title=title)
+        return ""
 
     return page
 
@@ -248,19 +253,20 @@ def _growing(name: str) -> "tuple[LiveSource, str]":
         fail(f"--follow needs a file, and {path} is a directory")
     if not path.exists():
         tell(f"waiting for {path}, which does not exist yet")
+    index_to_follow(path)
     return open_live(name), path.name
 
 
 def _check_step(log: "EventLog", step: int | None) -> None:
-    from visualizer.logs import StepIndex
+    from visualizer.indexed.known import known_of
 
     if step is None:
         return
-    steps = StepIndex(log).ends
+    steps = known_of(log).step_numbers
     if not steps:
         fail(f"--step must be omitted, got {step}: the log has no steps yet")
     if step not in steps:
-        fail(f"--step must be between {min(steps)} and {max(steps)}, got {step}")
+        fail(f"--step must be between {steps[0]} and {steps[-1]}, got {step}")
 
 
 def _selected(log: "EventLog | ClusterLog", select: str) -> "Select":

@@ -2,6 +2,7 @@
 
 import atexit
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -24,18 +25,12 @@ _PACKED = 20  # a gzipped log has at least so many times fewer bytes, if it is l
 
 
 def read_named(
-    name: str,
-    last: int | None = None,
-    *,
-    text: bool = True,
-    whole: bool = False,
-    indexed: bool = True,
+    name: str, last: int | None = None, *, text: bool = True, whole: bool = False
 ) -> "EventLog | ClusterLog":
     """Return the log of a file, of standard input (-) or of a scenario, or exit with a message.
 
-    If the log has an index or is large enough to get one, and `indexed`, all of it is read from there.
-    Otherwise `last` is how many bytes of the file to keep, None for all. With `whole`, every event is
-    checked against the events before it.
+    A log that has an index, or is large enough to get one, is read from there. `last` is how many bytes
+    at its end to keep, None for all. With `whole`, every event is checked against the events before it.
     """
     from engine.core.log import EventLog, LogError
     from visualizer.reading.without_text import log_without_text
@@ -46,18 +41,14 @@ def read_named(
             log: EventLog | ClusterLog = scenario.log
             return log if text else log_without_text(log)
         path = _from_input() if name == "-" else Path(name)
-        if indexed and (index := index_named(path, name)) is not None:
-            from visualizer.indexed.indexed_log import log_of
-
-            log, whole = log_of(index), False  # it was checked when the index was made
-            for note in index.directory.damage:
-                _tell_damage(name, note)
+        if (index := index_named(path, name)) is not None:
+            log, whole = _from_index(index, path, name, last), False  # its index checked it
         else:
             with shown(path, "reading") as file:
                 log = read_source(
                     file,
                     last,
-                    tell=lambda note: tell(f"{name} is long: {note}. Show all with --last 0"),
+                    tell=partial(_tell_left_out, name),
                     tell_damage=partial(_tell_damage, name),
                 )
         if whole and isinstance(log, EventLog):
@@ -69,6 +60,29 @@ def read_named(
         fail(f"{'standard input' if name == '-' else name}: {error}")
 
 
+def _from_index(
+    index: "IndexFile", path: Path, name: str, last: int | None
+) -> "EventLog | ClusterLog":
+    from visualizer.indexed.indexed_log import log_of
+    from visualizer.indexed.part import end_of
+
+    log = log_of(index)
+    for note in index.directory.damage:
+        _tell_damage(name, note)
+    if last is not None:
+        size = path.stat().st_size * (_PACKED if _is_packed(path) else 1)
+        log, begin = end_of(log, min(1.0, last / size))
+        if begin:
+            _tell_left_out(
+                name, f"the first {begin:,} events are left out; the state they led to is shown"
+            )
+    return log
+
+
+def _tell_left_out(name: str, note: str) -> None:
+    tell(f"{name} is long: {note}. Show all with --last 0")
+
+
 def _tell_damage(name: str, note: str) -> None:
     tell(f"{name}: a part cannot be read, and answers are without it: {note}")
 
@@ -76,30 +90,67 @@ def _tell_damage(name: str, note: str) -> None:
 def index_named(path: Path, name: str) -> "IndexFile | None":
     """Return the index of a log, or None if it has none. A long log gets one.
 
-    A log that contradicts itself gets none. Raises LogError if the file itself is a damaged index, and
+    If it cannot get one, because it contradicts itself or there is no room, it is read without, unless
+    it is too long for that. Raises LogError then, and if the file itself is a damaged index. Raises
     OSError if the file cannot be read.
     """
     from engine.core.log import LogError
     from visualizer.indexed.beside import index_of, make_index
+    from visualizer.sources.limits import LAST
 
     if not path.is_file():
         return None
     index = index_of(path)
-    if index is None and _is_long(path):
-        with suppress(LogError, OSError), shown(path, "indexing") as file:
-            index = make_index(path, file)
+    if index is None and _has(path, LARGE):
+        try:
+            with shown(path, "indexing") as file:
+                index = make_index(path, file)
             if name != "-":
                 tell(f"the index of {name} is {index.path}; it can be deleted at any time")
+        except OSError as error:
+            if _has(path, LAST):
+                raise LogError(
+                    "it is too long to be read without an index, and that cannot be written: "
+                    f"{error.strerror or error}"
+                ) from error
+        except LogError:
+            if _has(path, LAST):
+                raise
     return index
 
 
-def _is_long(path: Path) -> bool:
-    """Return whether a log is large. How many bytes a gzipped one has is only known at its end."""
+def index_to_follow(path: Path) -> None:
+    """Write the index of a long log that grows, unless it has one of nearly all of it.
+
+    Then it is followed from there on. Gzipped logs and those of other engines are read from the start.
+    """
+    from engine.core.log import LogError
+    from visualizer.indexed.beside import index_of_beginning, make_index, whole_lines
+    from visualizer.sources.limits import MAX_FIRST_LINE
+    from visualizer.sources.own_logs import ENGINE_LOG
+
+    indexed = 0
+    with suppress(LogError, OSError):
+        _, indexed = index_of_beginning(path)
+    with suppress(LogError, OSError):
+        if path.is_file() and (size := whole_lines(path)) - indexed >= LARGE:
+            with shown(path, "indexing") as file:
+                is_own = ENGINE_LOG.recognizes(file.readline(MAX_FIRST_LINE))
+                file.seek(0)
+                if is_own:
+                    make_index(path, file, size)
+
+
+def _has(path: Path, size: int) -> bool:
+    """Return whether a log has so many bytes; of a gzipped one, that is only known at its end."""
+    return path.stat().st_size >= (size // _PACKED if _is_packed(path) else size)
+
+
+def _is_packed(path: Path) -> bool:
     from visualizer.sources.feed import GZIP_MAGIC
 
     with path.open("rb") as file:
-        is_packed = file.read(2) == GZIP_MAGIC
-    return path.stat().st_size >= (LARGE // _PACKED if is_packed else LARGE)
+        return file.read(2) == GZIP_MAGIC
 
 
 def _from_input() -> Path:
@@ -127,7 +178,7 @@ def reader_of_long(name: str) -> "Reader | None":
         return None
     feed = Feed(READERS)
     try:
-        if not _is_long(path):
+        if not _has(path, LARGE):
             return None
         with path.open("rb") as file:
             feed.push(file.read(CHUNK))
@@ -143,7 +194,7 @@ def shown(path: Path, doing: str) -> Iterator[BinaryIO]:
         from tqdm import tqdm
     except ModuleNotFoundError:
         tqdm = None
-    with path.open("rb") as file:
+    with path.open("rb") as file, ended_by_sigterm():
         bar = tqdm and tqdm.wrapattr(
             file,
             "read",
@@ -155,6 +206,16 @@ def shown(path: Path, doing: str) -> Iterator[BinaryIO]:
         )
         with bar or nullcontext(file) as opened:
             yield opened
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the process as Ctrl-C does: an unfinished index is removed."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def named_scenario(name: str) -> "Scenario | None":

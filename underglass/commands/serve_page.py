@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from underglass.commands.options import fail, tell
+from underglass.commands.read_log import ended_by_sigterm
 
 if TYPE_CHECKING:
     from visualizer.live.live_log import LiveSource
@@ -71,7 +72,7 @@ def serve(routes: "Mapping[str, Route]", port: int, browser: bool | None, host: 
             f"cannot listen at {host}:{port}: {error.strerror}; choose another --port or --host, "
             "or port 0 for any free one"
         )
-    with server:
+    with server, ended_by_sigterm():  # the page may be making the index of a long log
         typer.echo(server.address)
         which = "This machine alone" if host in LOOPBACK else "Any machine that knows this address"
         typer.echo(f"{which} can open the page. Ctrl-C ends it.", err=True)

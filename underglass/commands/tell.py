@@ -40,20 +40,22 @@ def tell_me(  # noqa: PLR0917 (typer needs one parameter per option)
     check_theme(theme)
     if len(files) > 2:
         fail(f"FILE must be given once or twice, got {len(files)} files")
-    logs = [read_named(name, text=text, whole=True) for name in files]
-    names = [Path(name).name.removesuffix(".gz").removesuffix(".jsonl") for name in files]
-    compared = _compared(logs, names) if len(logs) == 2 else None
-    tour = visualizer.read(logs[0]).tour if compared is None else compared.tour
     exports = [path for path in (html, gif, pdf) if path is not None]
-    if not exports:
-        typer.echo(tour)
-        return
     for path, suffix in ((gif, ".gif"), (pdf, ".pdf")):
         if path is not None and path.suffix != suffix:
             fail(f"--{suffix[1:]} must end in {suffix}, got {path}")
+    logs = [read_named(name, text=text, whole=True) for name in files]
+    if exports:
+        _check_fit(files, logs)
+    names = [Path(name).name.removesuffix(".gz").removesuffix(".jsonl") for name in files]
+    compared = _compared(logs, names) if len(logs) == 2 else None
+    tour = visualizer.read(logs[0]).tour if compared is None else compared.tour
+    if not exports:
+        typer.echo(tour)
+        return
     if not len(tour):
         fail(f"{files[0]}: {tour}")
-    from visualizer.html import write_page  # imported late: needs the built front end
+    from visualizer.html import save_page  # imported late: needs the built front end
     from visualizer.pictures import tour_to_file
 
     try:
@@ -64,7 +66,7 @@ def tell_me(  # noqa: PLR0917 (typer needs one parameter per option)
             else:
                 packed = compared.packed()
             title = f"Underglass: {' and '.join(names)}"
-            write_page(packed, page, theme=theme, title=title, telling=True)
+            save_page(packed, page, theme=theme, title=title, telling=True)
             for path in exports:
                 if path is not html:
                     tour_to_file(page, path)
@@ -73,6 +75,18 @@ def tell_me(  # noqa: PLR0917 (typer needs one parameter per option)
         fail(f"cannot write {error.filename}: {error.strerror}")
     except RuntimeError as error:
         fail(str(error))
+
+
+def _check_fit(files: list[str], logs: "list[EventLog | ClusterLog]") -> None:
+    """Exit with a message, before the tour is made, if a log is too long for a page."""
+    from engine.core.log.log import LogError
+    from visualizer.packed import check_fits
+
+    for name, log in zip(files, logs, strict=True):
+        try:
+            check_fits(log)
+        except LogError as error:
+            fail(f"{name}: {error}")
 
 
 def _packed(name: str, log: "EventLog | ClusterLog", tour: "Tour", *, text: bool) -> "PackedLog":

@@ -252,14 +252,13 @@ def _write_page(answer: "Study | ClusterStudy", page: Path) -> None:
     from visualizer.comparing.compared_clusters import ComparedClusters
     from visualizer.comparing.compared_runs import ComparedRuns
 
-    words = next(iter(answer.changed))
+    names = "replayed", answer.changed[0]
     if isinstance(answer, Study):
         told = {"table": answer.table(), "statements": answer.statements()}
-        comparison: Compared = ComparedRuns(
-            answer.replayed, answer.changed[words], ("replayed", words), study=told
-        )
+        comparison: Compared = ComparedRuns(answer.replayed, answer.first, names, study=told)
     else:
-        comparison = ComparedClusters(answer.replayed, answer.changed[words], ("replayed", words))
+        assert answer.first is not None, "there is a change"
+        comparison = ComparedClusters(answer.replayed, answer.first, names)
     try:
         comparison.to_html(page)
     except OSError as error:

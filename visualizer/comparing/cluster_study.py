@@ -9,6 +9,7 @@ trusted: what it gets wrong, a changed one gets wrong, too. A replica that was g
 recorded run is gone in the replays at the same times.
 """
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -78,14 +79,16 @@ class Row:
 class ClusterStudy:
     """The runs, and what their numbers are worth.
 
-    changed  by the words of a change: its run
+    changed  the changes in words
+    first    the run with the first of them; of the others, only the measures are kept
     error    the cost model's error on held-back steps; None: too few steps
     notes    what the replay leaves out, a sentence each
     """
 
     recorded: ClusterLog
     replayed: ClusterLog
-    changed: dict[str, ClusterLog]
+    changed: list[str]
+    first: ClusterLog | None
     error: HeldBack | None
     notes: list[str]
     rows: list[Row]
@@ -135,13 +138,18 @@ def study_cluster(
     """
     replay = ClusterReplay(log)
     replayed = replay.run(ClusterChange())
-    changed = {str(change): replay.run(change) for change in changes}
-    runs = [_measures(one, lead) for one in (log, replayed, *changed.values())]
+    first, runs = None, [_measures(one, lead) for one in (log, replayed)]
+    for change in changes:
+        run = replay.run(change)
+        runs.append(_measures(run, lead))
+        first = first or run
+        gc.collect()  # an engine and its requests refer to each other
     names = dict.fromkeys(name for run in runs for name in run)
     return ClusterStudy(
         recorded=log,
         replayed=replayed,
-        changed=changed,
+        changed=[str(change) for change in changes],
+        first=first,
         error=held.steps if (held := replay.times.held_back()) else None,
         notes=[
             *_notes(log, replay.recorded, has_roles=any(change.roles for change in changes)),

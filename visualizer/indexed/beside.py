@@ -75,43 +75,78 @@ def index_of(path: Path) -> IndexFile | None:
     return index if index.directory.of == identity(path) else None
 
 
-def make_index(path: Path, file: BinaryIO) -> IndexFile:
+def index_of_beginning(path: Path) -> tuple[IndexFile, int]:
+    """Return the index of the first bytes of a log that may have grown since, and how many they are.
+
+    Raises LogError if the log begins otherwise or the index is damaged, and OSError without an index.
+    """
+    index = IndexFile(index_beside(path))
+    size = int(index.directory.of.partition("-")[0] or 0)
+    if index.directory.of != identity(path, size):
+        raise LogError("the index is of another log")
+    return index, size
+
+
+def make_index(path: Path, file: BinaryIO, size: int | None = None) -> IndexFile:
     """Write the index of a log beside it, and return it. `file` is the log, opened.
 
-    Raises LogError for a log that is damaged or contradicts itself, and OSError if a file cannot be
-    read or written.
+    With `size`, the index is that of so many first bytes. Raises LogError for a log that is damaged or
+    contradicts itself, and OSError if a file cannot be read or written.
     """
-    for _ in index_pieces(path, file):
+    for _ in index_pieces(path, file, size=size):
         pass
     return IndexFile(index_beside(path))
 
 
 def index_pieces(
-    path: Path, file: BinaryIO, told: Callable[[bytes, int], None] | None = None
+    path: Path,
+    file: BinaryIO,
+    told: Callable[[bytes, int], None] | None = None,
+    size: int | None = None,
 ) -> Iterator[None]:
     """Do what `make_index` does, a piece of the log at a time. `told` gets the chunks (`IndexWriter`).
 
-    An index that is left unfinished is removed.
+    What is written to the log in the meantime is not read. An index that is left unfinished is removed.
     """
+    left = path.stat().st_size if size is None else size
     place = index_beside(path)
     if place.parent != path.parent:
         place.parent.mkdir(parents=True, exist_ok=True)
         _trim(place.parent, MOST_CACHED)
-    with index_writer(place, identity(path), told) as writer, without_gc():
+    with index_writer(place, identity(path, left), told) as writer, without_gc():
         feed = Feed(READERS, state=writer.state)
-        while data := file.read(CHUNK):
+        while data := file.read(min(CHUNK, left)):
+            left -= len(data)
             writer.add(feed.each(data))
             yield
+        if left:
+            raise LogError(f"the log became {left:,} bytes shorter while it was read")
         writer.add(feed.end())
         writer.end(feed.damage)
         yield
 
 
-def identity(path: Path) -> str:
-    """Return what distinguishes a log from others: its length and checksums of its ends."""
-    size = path.stat().st_size
+def whole_lines(path: Path) -> int:
+    """Return how many bytes of a file are whole lines: the last line may still be being written."""
     with path.open("rb") as file:
-        head = file.read(_END)
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            begin = max(0, end - _END)
+            file.seek(begin)
+            if (found := file.read(end - begin).rfind(b"\n")) >= 0:
+                return begin + found + 1
+            end = begin
+    return 0
+
+
+def identity(path: Path, size: int | None = None) -> str:
+    """Return what distinguishes a log, or its first bytes, from others.
+
+    That are the length and checksums of both ends.
+    """
+    size = path.stat().st_size if size is None else size
+    with path.open("rb") as file:
+        head = file.read(min(size, _END))
         file.seek(max(0, size - _END))
-        tail = file.read(_END)
+        tail = file.read(min(size, _END))
     return f"{size}-{zlib.crc32(head):08x}-{zlib.crc32(tail):08x}"

@@ -1,5 +1,6 @@
 """What is known of the steps and the requests of a log, with or without an index."""
 
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Generic, Literal, TypeVar, cast
@@ -64,6 +65,11 @@ class Known:
     def names(self) -> Iterable[tuple[int, str, int]]:
         """The id, the label and the number of samples of each request, in order of appearance."""
         return [(one.id, one.label, one.samples) for one in self._requests]
+
+    @property
+    def step_numbers(self) -> "array[int]":
+        """The number of each step, ascending."""
+        return array("q", (number for some in self.steps for number in some.step))
 
     @cached_property
     def scheduled(self) -> Scheduled:
@@ -137,6 +143,12 @@ class IndexedKnown(Known):
     def own_labels(self) -> Mapping[int, str]:
         """See `Known`."""
         return IndexedLabels(self._name_parts, has_samples=False)
+
+    @property
+    def step_numbers(self) -> "array[int]":
+        """See `Known`."""
+        steps = self._each(Steps, frozenset({*Steps.__struct_fields__} - {"step"}))
+        return array("q", (number for some in steps for number in some.step))
 
     @cached_property
     def scheduled(self) -> Scheduled:

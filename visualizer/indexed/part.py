@@ -1,16 +1,19 @@
 """The part of a long log that is replayed: the steps that are asked for, or else the last ones."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from statistics import fmean
+from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog, ClusterState
 from engine.cluster.events import AnyClusterEvent, Routed
 from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
-from engine.simulation.log_part import LogPart, unended_requests
-from visualizer.indexed.indexed_log import IndexedLog
+from engine.simulation.log_part import LogPart, keyframe_before, unended_requests
+from visualizer.indexed.index_file import EVENTS
+from visualizer.indexed.indexed_log import Indexed, IndexedLog
 from visualizer.indexed.known import known_of
+from visualizer.indexed.temporary import indexed_temporarily
 
 MOST = 30_000  # events of a log that are replayed at once; a replay takes some seconds then
 MOST_OF_CLUSTER = 45_000  # a third of them comes before the requests that are measured
@@ -25,7 +28,7 @@ def replayed_part(log: EventLog, first: int | None = None, last: int | None = No
     if first is last is None and len(log) <= MOST:
         return log
     end = len(log) if last is None else begin_of(log, last + 1)
-    begin = _next_step(log, max(0, end - MOST)) if first is None else begin_of(log, first)
+    begin = next_step(log, max(0, end - MOST)) if first is None else begin_of(log, first)
     if not begin < end:
         raise LogError(
             f"the log has no steps from {first or 1} to {'its end' if last is None else last}"
@@ -57,6 +60,41 @@ def _later(log: EventLog, part: EventLog) -> dict[int, int]:
     return later
 
 
+def end_of(log: Indexed, share: float) -> tuple[Indexed, int]:
+    """Return the last part of a log as a log of its own, and how many events come before it.
+
+    share  of the events, about. Raises OSError if the part cannot be written.
+    """
+    begin = len(log) - round(share * len(log))
+    if begin <= 0:
+        return log, 0
+    events: Iterable[Any]
+    if isinstance(log, IndexedLog):
+        begin = next_step(log, begin)
+        events = _after_keyframe(log, begin)
+    else:
+        events = _cluster_from(log, begin)
+    return indexed_temporarily(events, log.index.directory.damage), begin
+
+
+def _after_keyframe(log: IndexedLog, begin: int) -> Iterator[v.Event]:
+    yield keyframe_before(log, begin)
+    for at in range(begin, len(log), EVENTS):
+        yield from log[at : at + EVENTS]
+
+
+def _cluster_from(events: Iterable[AnyClusterEvent], begin: int) -> Iterator[AnyClusterEvent]:
+    """Yield the events of a cluster's log from index `begin` on, after the state before them."""
+    state = ClusterState()
+    for at, event in enumerate(events):
+        if at < begin:
+            state.add(event)
+            continue
+        if at == begin:
+            yield from state.head()
+        yield event
+
+
 def replayed_cluster(log: ClusterLog, events: Iterable[AnyClusterEvent]) -> tuple[ClusterLog, int]:
     """Return as many of the last events of a cluster's log as are replayed at once, and their lead.
 
@@ -85,10 +123,10 @@ def begin_of(log: EventLog, step: int) -> int:
     begin = 0
     if isinstance(log, IndexedLog) and (chunk := log.index.chunk_of(step)):
         begin = log.index.ends[chunk - 1]
-    return _next_step(log, begin, step) if step > 1 else 0
+    return next_step(log, begin, step) if step > 1 else 0
 
 
-def _next_step(log: EventLog, begin: int, step: int = 0) -> int:
+def next_step(log: EventLog, begin: int, step: int = 0) -> int:
     """Return the index of the first event from `begin` on that starts a step, `step` or a later one."""
     for at in range(begin, len(log)):
         event = log[at]

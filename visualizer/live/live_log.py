@@ -17,6 +17,7 @@ from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import AnyClusterEvent, ClusterStarted
 from engine.core.log import Event, EventLog, LogError
 from engine.core.log.vocabulary import Keyframe, RunStarted
+from visualizer.live.beginning import indexed_beginning
 from visualizer.reading.reading import read
 from visualizer.reading.without_text import without_text
 from visualizer.sources import READERS
@@ -51,7 +52,7 @@ def open_live(name: str) -> LiveSource:
     Raises SourceError for an endpoint that cannot be opened.
     """
     if not name.startswith(("tcp://", "ipc://")):
-        return FollowedFile(Path(name), READERS)
+        return FollowedFile(Path(name), READERS, indexed_beginning)
     from visualizer.sources.zmq_source import ZmqSource
 
     return ZmqSource(name)

@@ -15,11 +15,8 @@ Such a log cannot be replayed: which prompts share a prefix is unknown. `Workloa
 rejects it.
 """
 
-import atexit
-import tempfile
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,9 +25,8 @@ from msgspec.structs import replace
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log.log import EventLog
 from engine.core.log.vocabulary import RequestFinished, RunStarted
-from visualizer.indexed.index_file import IndexFile, index_writer
-from visualizer.indexed.indexed_log import Indexed, log_of
-from visualizer.sources.collector import without_gc
+from visualizer.indexed.indexed_log import Indexed
+from visualizer.indexed.temporary import indexed_temporarily
 
 _ABOUT_TEXT = (
     *("stop", "stop_token_ids", "logit_bias", "bad_words", "allowed_token_ids", "structured"),
@@ -57,13 +53,7 @@ def log_without_text(log: EventLog | ClusterLog) -> EventLog | ClusterLog:
     process ends. Raises OSError if that cannot be written.
     """
     if isinstance(log, Indexed):
-        folder = tempfile.TemporaryDirectory(prefix="underglass-")
-        atexit.register(folder.cleanup)
-        path = Path(folder.name) / "without_text.index"
-        with index_writer(path) as writer, without_gc():
-            writer.add(map(without_text, log))
-            writer.end(log.index.directory.damage)
-        return log_of(IndexFile(path))
+        return indexed_temporarily(map(without_text, log), log.index.directory.damage)
     if isinstance(log, EventLog):
         return EventLog.from_events([without_text(event) for event in log])
     copy = ClusterLog()

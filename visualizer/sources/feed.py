@@ -43,6 +43,11 @@ class Feed:
         """The number of unpacked bytes so far."""
         return self._lines.unpacked
 
+    def resume(self, state: bytes, number: int) -> None:
+        """Begin after line `number` of a file; `state` is a keyframe, as a line, of those lines."""
+        self.push(state + b"\n")
+        self._lines.number = number
+
     def push(self, data: bytes) -> list[LogEvent]:
         """Return the events of the lines that are complete.
 

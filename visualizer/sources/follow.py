@@ -4,9 +4,9 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 if sys.platform != "win32":
     import fcntl
@@ -16,6 +16,21 @@ from visualizer.sources.limits import CHUNK
 from visualizer.sources.reader import LogEvent, Reader
 
 _POLL = 0.1  # seconds between two reads of a file that does not grow
+
+
+class Beginning(NamedTuple):
+    """What need not be read of a file to follow it.
+
+    events  the last ones before the rest of the file, after a keyframe of those before them
+    state   the line of a keyframe with which the rest of the file goes on
+    lines   how many lines there are before the rest
+    size    their bytes
+    """
+
+    events: list[LogEvent]
+    state: bytes
+    lines: int
+    size: int
 
 
 class FollowedInput:
@@ -52,12 +67,20 @@ class FollowedFile:
     `run.jsonl`, once the file is no longer written (see `TraceFile` in `server/core/event_log.py`),
     and the next part of a recording that is split, `run.part2.jsonl.gz` after `run.jsonl.gz`.
 
+    known    returns what need not be read of a file
     resting  why nothing more is written to the file, or ""
     """
 
-    def __init__(self, path: Path, readers: Sequence[Reader]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        readers: Sequence[Reader],
+        known: Callable[[Path], Beginning | None] = lambda _path: None,
+    ) -> None:
         self._path = path
         self._readers = readers
+        self._known = known
+        self._events: list[LogEvent] = []  # that were known
         self._feed = Feed(readers)
         self._file: BinaryIO | None = None
         self._grew = False  # whether the last read returned data
@@ -93,6 +116,9 @@ class FollowedFile:
         if self._file is None and not self._open():
             return []
         assert self._file is not None, "_open has opened it"
+        if self._events:
+            events, self._events = self._events, []
+            return events
         if os.fstat(self._file.fileno()).st_size < self._file.tell():  # truncated
             self._file.seek(0)
             self._feed = Feed(self._readers)
@@ -171,6 +197,10 @@ class FollowedFile:
         except FileNotFoundError:
             return False
         self._feed = Feed(self._readers)
+        if (known := self._known(self._path)) is not None:
+            self._feed.resume(known.state, known.lines)
+            self._events = known.events
+            self._file.seek(known.size)
         return True
 
     def _is_replaced(self) -> bool:

@@ -60,7 +60,7 @@ def test_the_replay_of_a_simulated_run_is_that_run() -> None:
     """Its prices are found, so arrivals at the recorded times give the recorded schedule."""
     log = stripped(vllm_log())
     answer = study(log, {"token_budget": [32, 128], "policy": ["fcfs", "sjf"]})
-    assert list(answer.changed) == [
+    assert answer.changed == [
         f"token_budget={budget} policy={policy}"
         for budget in (32, 128)
         for policy in ("fcfs", "sjf")
