@@ -1,7 +1,7 @@
 """Read a log in any of its forms, and index its steps."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from visualizer.sources.limits import LAST
 LogLike = EventLog | str | bytes | Path
 ClusterLogLike = ClusterLog | str | bytes | Path
 Logs = LogLike | Mapping[str, LogLike]  # one log, or several by name
+_AT_ONCE = 512  # events
 AXES = ("steps", "time")  # the units of a timeline
 LEVELS = ("lanes", "memory", "all")  # how much a board shows
 # The request to select: its id or label, None for no request, or "auto" for the one that the step is
@@ -148,6 +149,12 @@ def settings_of(log: EventLog) -> dict[str, Any]:
 def state_before(log: EventLog, index: int) -> State:
     """Return the state before the event with this index in the log."""
     return log.state(log.next_seq - len(log) + index - 1) if index else State()
+
+
+def events_between(log: EventLog, begin: int, end: int) -> Iterator[Event]:
+    """Yield log[begin:end], of which a long log has too much for memory."""
+    for at in range(begin, end, _AT_ONCE):
+        yield from log[at : min(end, at + _AT_ONCE)]
 
 
 def state_at(log: EventLog, steps: StepIndex, step: int) -> dict[str, Any]:

@@ -218,7 +218,7 @@ def check(log: EventLog) -> int:
         limit |= steps if one in regimes.limit else {}
         assert (known["first"], known["last"]) == (one.first, one.last)
         assert (known["causes"], known["twice"]) == (one.waited, sorted(one.twice))
-        assert one.preemptions == [(n, r) for n, step in steps.items() for r in step["victims"]]
+        assert [*one.preemptions] == [(n, r) for n, step in steps.items() for r in step["victims"]]
         for text in (one.words, one.cost):
             check_claims(text, known, regimes.unit)
     assert covered == list(whole)

@@ -84,11 +84,11 @@ def test_both_forms_of_a_log_have_the_same_events(soak, first_seed, tmp_path):
 
 
 def said(log: EventLog) -> list[object]:
-    """What limited the run, a summary, the last queue, each request's times, and a board's opening."""
+    """What limited the run, its tour, a summary, the last queue, all times, and a board's opening."""
     stuck = read(log).stuck() if log.of(v.StepScheduled) else None
     times = [(one.spans, one.arrived, one.first_token, str(one)) for one in read(log).waterfall]
     opening = [board_options(log).get(name) for name in ("step", "selected")]
-    return [str(read(log).regimes), summary(log), stuck, times, opening]
+    return [str(read(log).regimes), str(read(log).tour), summary(log), stuck, times, opening]
 
 
 def test_reading_an_index_says_what_reading_the_log_says(tmp_path):

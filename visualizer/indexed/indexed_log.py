@@ -56,7 +56,7 @@ class IndexedLog(EventLog):
         """See `EventLog`."""
         if isinstance(index, slice):
             begin, end, by = index.indices(len(self))
-            return self._between(begin, end)[::by] if by > 0 else list(self)[index]
+            return [*self._between(begin, end)][::by] if by > 0 else list(self)[index]
         [event] = self._between(at := range(len(self))[index], at + 1)
         return event
 
@@ -89,14 +89,12 @@ class IndexedLog(EventLog):
         saved = [self._ends[one.chunk - 1] for one in self.index.directory.keyframes]
         return saved[at - 1] if (at := bisect_right(saved, index)) else 0
 
-    def _between(self, begin: int, end: int) -> list[v.Event]:
-        events: list[v.Event] = []
+    def _between(self, begin: int, end: int) -> Iterator[v.Event]:
         while begin < end:
             number = bisect_right(self._ends, begin)
             first = self._ends[number - 1] if number else 0
-            events += self._kept(number)[begin - first : end - first]
+            yield from self._kept(number)[begin - first : end - first]
             begin = self._ends[number]
-        return events
 
 
 class IndexedClusterLog(ClusterLog):

@@ -15,7 +15,7 @@ def busy_us(log: EventLog) -> tuple[int, int]:
     busy, start = BusyTime(), None
     for event in log.each(v.StepFinished):
         if "start" in event.t:
-            busy.note(event)
+            busy.add(event.t["start"], event.t["end"])
             start = event.t["start"] if start is None else start
     return busy.until(busy.end), busy.end - (start or 0)
 
@@ -27,9 +27,8 @@ class BusyTime:
         self._ends = array("q")  # of steps
         self._sums = array("q")  # busy time up to each of these ends
 
-    def note(self, event: v.StepFinished) -> None:
-        """Add the next finished step that has times."""
-        start, end = event.t["start"], event.t["end"]
+    def add(self, start: int, end: int) -> None:
+        """Add when the next step began and ended."""
         before = self.end
         if end > before:
             self._sums.append(self.until(before) + end - max(start, before))

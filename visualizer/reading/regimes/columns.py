@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import MutableSequence
+from collections.abc import Iterator, MutableSequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,24 @@ def _wide() -> "array[int]":
     return array("q")
 
 
+class Pairs:
+    """Pairs of numbers as two columns, because a long log has many."""
+
+    def __init__(self) -> None:
+        self._firsts, self._seconds = _wide(), _wide()
+
+    def append(self, first: int, second: int) -> None:
+        """Add a pair."""
+        self._firsts.append(first)
+        self._seconds.append(second)
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._firsts, self._seconds, strict=True)
+
+
 @dataclass(slots=True)
 class StepColumns:
     """One entry per finished step, in order. Requests and seats are those when it was scheduled.
@@ -34,7 +52,7 @@ class StepColumns:
     waiting   requests in the queue; `away` of them were preempted, the policy deferred `deferred`, and
               the adapters of `slotless` were in no slot
     stalled   running requests that get no tokens because the budget is spent
-    cause     why the head of the queue waits; "" if none does
+    cause     why the head of the queue waits, as a number of `Columns.causes`
     arrived, preempted   requests since the step before was scheduled
     """
 
@@ -51,7 +69,7 @@ class StepColumns:
     deferred: MutableSequence[int] = field(default_factory=_small)
     slotless: MutableSequence[int] = field(default_factory=_small)
     stalled: MutableSequence[int] = field(default_factory=_small)
-    cause: list[str] = field(default_factory=list)
+    cause: MutableSequence[int] = field(default_factory=lambda: array("b"))
     arrived: MutableSequence[int] = field(default_factory=_small)
     preempted: MutableSequence[int] = field(default_factory=_small)
 
@@ -63,6 +81,7 @@ class Columns:
     settings, source   as in run_started
     begins_after   the step after which a cut log begins; 0 for a whole one
     labels    of all requests, in order of appearance
+    causes    why the head of a queue waits, by number; "" if none does
     twice     (index of the step of its preemption, request) of each row that computes tokens again
     victims   (index of a step, request) of each preemption
     """
@@ -72,19 +91,20 @@ class Columns:
         self.unit, self.labels = known.unit, known.labels
         self.settings, self.source, self.begins_after = run.settings, run.source, run.steps_before
         self.steps = steps = StepColumns()
-        self.twice: list[tuple[int, int]] = []
-        self.victims: list[tuple[int, int]] = []
+        self.causes = {"": 0}
+        self.twice, self.victims = Pairs(), Pairs()
         before = -1
         for done, plan in zip(known.finished, known.plans, strict=True):
             first = len(steps.number)
             steps.number.extend(done.number)
-            steps.cause += [one.reason if one else "" for one in done.blocked]
+            causes = [one.reason if one else "" for one in done.blocked]
+            steps.cause.extend(self.causes.setdefault(one, len(self.causes)) for one in causes)
             for name in _PER_STEP:
                 getattr(steps, name).extend(getattr(plan, name))
             steps.preempted.extend(map(len, plan.victims))
-            self.victims += [
-                (index, one) for index, some in enumerate(plan.victims, first) for one in some
-            ]
+            for index, some in enumerate(plan.victims, first):
+                for one in some:
+                    self.victims.append(index, one)
             self._add_losses(plan.again, first)
             before = self._add_times(known, done, plan, before)
 
@@ -96,7 +116,7 @@ class Columns:
         found = {"preempted": steps.away[index], "policy": steps.deferred[index]}
         found["adapter_slot"] = steps.slotless[index]
         if others:
-            found[steps.cause[index] or UNKNOWN] = others
+            found[[*self.causes][steps.cause[index]] or UNKNOWN] = others
         return found
 
     def _add_losses(self, again: list[list[tuple[int, int, int]]], first: int) -> None:
@@ -108,7 +128,7 @@ class Columns:
                 if at == len(numbers) or numbers[at] != lost_in:
                     at = index  # the step of the preemption is before a cut log begins
                 self.steps.again[at] += tokens
-                self.twice.append((at, request))
+                self.twice.append(at, request)
 
     def _add_times(self, known: Known, done: facts.Finished, plan: facts.Plans, before: Any) -> Any:
         """Add the times of some steps, and return when the last one ended."""

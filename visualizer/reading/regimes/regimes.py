@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from engine.simulation.facts import Knowledge
 from visualizer.indexed.known import Known, known_of
 from visualizer.reading.knowledge import LogKnowledge
-from visualizer.reading.regimes.columns import Columns, StepColumns
+from visualizer.reading.regimes.columns import Columns, Pairs, StepColumns
 from visualizer.reading.regimes.segments import (
     LABELS,
     THRASH_SHARE,
@@ -101,8 +101,8 @@ class Regime:
     busy: int
     idle: int
     waited: dict[str, int]
-    preemptions: list[tuple[int, int]]
-    twice: list[int]
+    preemptions: Pairs
+    twice: "array[int]"
     again: int | None
     tokens: int
     prompt: int | None
@@ -285,8 +285,11 @@ class _Maker:
         waited = +waited
         queued = array("q", (index for index in within if steps.waiting[index]))
         cause = max(waited, key=lambda one: waited[one], default="")
-        victims = [(steps.number[i], request) for i, request in columns.victims if i in within]
-        twice = [request for index, request in columns.twice if index in within]
+        victims = Pairs()
+        for index, request in columns.victims:
+            if index in within:
+                victims.append(steps.number[index], request)
+        twice = dict.fromkeys(request for index, request in columns.twice if index in within)
         seats = columns.settings.get("max_batch_size")
         empty = None
         if seats and queued and not self.knows.lacks("settings", "admissions"):
@@ -304,7 +307,7 @@ class _Maker:
             idle=sum(steps.idle[begin:end]),
             waited=dict(waited),
             preemptions=victims,
-            twice=list(dict.fromkeys(twice)),
+            twice=array("q", twice),
             again=sum(steps.again[begin:end]) if has_rows else None,
             tokens=sum(steps.tokens[begin:end]),
             prompt=sum(steps.prompt[begin:end]) if has_rows else None,

@@ -82,7 +82,7 @@ def _runs(columns: Columns) -> list[Segment]:
     return runs
 
 
-def _shares(columns: Columns, index: int, is_thrash: bool) -> _Weights:
+def _shares(columns: Columns, index: int, is_thrash: int) -> _Weights:
     """Divide a step among the labels; the shares add up to 1."""
     steps, shares = columns.steps, dict.fromkeys(LABELS, 0.0)
     time = steps.busy[index] + steps.idle[index]
@@ -103,7 +103,7 @@ def _shares(columns: Columns, index: int, is_thrash: bool) -> _Weights:
     return list(shares.values())
 
 
-def _thrashing(columns: Columns) -> list[bool]:
+def _thrashing(columns: Columns) -> bytearray:
     """Return for each step whether the preemptions around it cost many tokens."""
     steps = columns.steps
     count = len(steps.number)
@@ -112,7 +112,7 @@ def _thrashing(columns: Columns) -> list[bool]:
         array("q", accumulate(values, initial=0))
         for values in (steps.again, steps.tokens, steps.preempted)
     ]
-    found = []
+    found = bytearray()
     for index in range(count):
         begin, end = max(0, index - reach), min(count, index + reach + 1)
         again, tokens, victims = (values[end] - values[begin] for values in sums)

@@ -1,5 +1,6 @@
 """The words for a run: one sentence, and for each regime its cause and its cost."""
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from visualizer.reading.knowledge import LogKnowledge, half_dot
@@ -220,18 +221,19 @@ def _evidence(regime: "Regime", regimes: "Regimes") -> "Iterable[str]":
         yield f"waiting: {', '.join(causes)}"
         yield f"worst: step {regime.worst:,}"
     if regime.preemptions:
-        said = [
+        said = (
             f"{regimes.names[request]} in step {step:,}" for step, request in regime.preemptions
-        ]
-        yield f"preempted: {_some(said)}"
+        )
+        yield f"preempted: {_some(said, len(regime.preemptions))}"
     if regime.twice:
-        yield f"computed again: {_some([regimes.names[request] for request in regime.twice])}"
+        said = (regimes.names[request] for request in regime.twice)
+        yield f"computed again: {_some(said, len(regime.twice))}"
 
 
-def _some(words: list[str]) -> str:
-    if len(words) <= _NAMED:
-        return ", ".join(words)
-    return f"{', '.join(words[:_NAMED])} and {len(words) - _NAMED:,} more"
+def _some(words: "Iterable[str]", number: int) -> str:
+    """Return the first of so many words."""
+    more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
+    return f"{', '.join(islice(words, _NAMED))}{more}"
 
 
 def lowered(sentence: str) -> str:

@@ -9,8 +9,7 @@ from visualizer.reading.tour.scene import Scene
 
 def the_drafts(of: Material) -> Scene | None:
     """Tell about the step in which the most drafts of a request were accepted."""
-    happenings = of.happenings
-    best = happenings.drafts
+    best = of.drafting.best
     if best is None or of.lacks("scheduled_tokens"):
         return None
     facts = of.facts.at(request=best.request, step=best.step)
@@ -25,7 +24,7 @@ def the_drafts(of: Material) -> Scene | None:
     are = verb(best.accepted, "is", "are")
     template = f"In {{}}, {{}} checks {{}} and {{}} {are} accepted, so it gains {{}} in one step."
     said = [sentence(template, step, name, drafts, taken, gained)]
-    whole, good = happenings.drafted, happenings.accepted
+    whole, good = of.drafting.drafted, of.drafting.accepted
     if whole > best.drafts:
         accepted = of.facts.some("all accepted", good, whole)
         every = of.facts.number("all drafts", whole, "draft")

@@ -1,6 +1,6 @@
-"""What happens in a log, collected in one pass over its folded events, for a tour to choose from.
+"""What happens in a log, collected from its folded events, for a tour to choose from.
 
-Of each kind the largest is kept, so that the pass needs little memory for a long log.
+Of a log with an index, only the moments that a tour may tell are folded: see `moments.py`.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,29 +9,6 @@ from typing import Any
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
-from visualizer.reading.busy_time import BusyTime
-
-
-@dataclass(slots=True)
-class Life:
-    """A request from its arrival to its end. Steps and times are None if the log does not have them.
-
-    arrived   the time of its arrival
-    admitted, first, finished   the steps of its admission, of its first token and of its end
-    seen      how many steps had been scheduled when it arrived, and when it was admitted or the log
-              ends
-    prompt, output   its number of prompt tokens and, once it has ended, of output tokens
-    """
-
-    id: int
-    arrived: int | None
-    seen: tuple[int, int]
-    prompt: int
-    admitted: int | None = None
-    first: int | None = None
-    finished: int | None = None
-    reason: str = ""
-    output: int = 0
 
 
 @dataclass(slots=True)
@@ -89,17 +66,6 @@ class Hit:
 
 
 @dataclass(slots=True)
-class Drafts:
-    """The drafts of a request in a step, how many were accepted, and how many tokens it gained."""
-
-    request: int
-    step: int
-    drafts: int
-    accepted: int
-    gained: int
-
-
-@dataclass(slots=True)
 class Copy:
     """A block that was copied because `sharers`, of which one had to write into it, shared it."""
 
@@ -129,60 +95,34 @@ class Fault:
 
 
 class Happenings:
-    """The largest of each kind, and what the scenes of a whole run need.
+    """The largest of each kind in some parts of a log: each is a state, and the events after it.
 
-    begins   by step, of those that admitted or preempted a request: when it began
-    last_step  the last finished step that has times; None if none has
-    evicted  how many blocks were evicted for room in the whole run
-    reasons  by number of scheduled steps: why the head of the queue was not admitted
-    drafted, accepted   drafts in the whole run
-    largest  how many tokens the largest step computes, and of which requests
+    evicted  how many blocks were evicted for room
     state    at the end
     """
 
-    def __init__(self, log: Iterable[v.Event]) -> None:
-        self.lives: dict[int, Life] = {}
-        self.begins: dict[int, int] = {}
-        self.last_step: int | None = None
-        self.reasons: list[str] = []
+    def __init__(self, parts: Iterable[tuple[State, Iterable[v.Event]]]) -> None:
         self.losses: list[Loss] = []
         self.eviction: Eviction | None = None
         self.evicted = 0
         self.hit: Hit | None = None
-        self.drafts: Drafts | None = None
-        self.drafted = self.accepted = 0
-        self.largest: tuple[int, list[int]] = 0, []
         self.copy: Copy | None = None
         self.faults: dict[str, Fault] = {}
-        self.busy = BusyTime()
         self.state = State()
         self._open: dict[int, Loss] = {}  # by victim: its last preemption
-        self._scheduled: set[int] = set()  # steps that have not finished
-        self._changed: set[int] = set()  # of these, steps that admitted or preempted a request
         self._evictions: dict[int, Eviction] = {}  # of the current step, by request
-        self._finished = 0
         self._paused_at: int | None = None
-        for event in log:
-            if (note := _BEFORE.get(type(event))) is not None:
-                note(self, event)
-            self.state.apply(event)
-            if (note := _AFTER.get(type(event))) is not None:
-                note(self, event)
-        for life in self.lives.values():
-            if life.admitted is None:
-                life.seen = life.seen[0], len(self.reasons)
+        for self.state, events in parts:
+            self._scheduled = {*self.state.plans}  # steps that have not finished
+            self._finished = 0
+            for event in events:
+                if (note := _BEFORE.get(type(event))) is not None:
+                    note(self, event)
+                self.state.apply(event)
+                if (note := _AFTER.get(type(event))) is not None:
+                    note(self, event)
 
-    def wait(self, life: Life) -> tuple[int, int]:
-        """Return from when to when a request waited to be admitted, or until the log ends."""
-        last = self.busy.end
-        until = last if life.admitted is None else self.begins.get(life.admitted, last)
-        return life.arrived or 0, until
-
-    def between(self, begin: int, end: int) -> int:
-        """Return the busy time between two instants."""
-        return max(0, self.busy.until(end) - self.busy.until(begin))
-
-    def _fault(self, kind: str, **more: object) -> Fault:
+    def _fault(self, kind: str) -> Fault:
         """Return the fault of this kind in this step; another step's one is not replaced."""
         step, is_after = self.state.step, self._finished >= self.state.step
         fault = self.faults.setdefault(kind, Fault(kind, step, is_after))
@@ -202,7 +142,6 @@ class Happenings:
         computed = max([request.num_computed_tokens, *ends])
         table = request.held_blocks
         free = len(state.free)
-        self._changed.add(state.step)
         loss = Loss(event.request, state.step, event.needed_by, free, computed, table)
         self._open[event.request] = loss
         self.losses.append(loss)
@@ -226,23 +165,6 @@ class Happenings:
             self.copy = Copy(event.request, self.state.step, event.source, event.block, sharers)
 
     def _step_finished(self, event: v.StepFinished) -> None:
-        if "end" in event.t:
-            self.last_step = event.step
-            self.busy.note(event)
-            if event.step in self._changed:
-                self.begins[event.step] = event.t["start"]
-        self._changed.discard(event.step)
-        plan = {row.request: len(row.drafts) for row in self.state.plans.get(event.step, [])}
-        for gain in event.tokens:
-            life = self.lives.get(gain.request)
-            if life is not None and life.first is None:
-                life.first = event.step
-            if drafts := plan.get(gain.request, 0):
-                self.drafted, self.accepted = self.drafted + drafts, self.accepted + gain.accepted
-                best = self.drafts
-                if best is None or (gain.accepted, drafts) > (best.accepted, best.drafts):
-                    new = Drafts(gain.request, event.step, drafts, gain.accepted, len(gain.ids))
-                    self.drafts = new
         self._finished = max(self._finished, event.step)
         if event.step not in self._scheduled and not self.state.source:
             fault = self._fault("failed")
@@ -254,45 +176,27 @@ class Happenings:
 
     def _request_finished(self, event: v.RequestFinished) -> None:
         self._open.pop(event.request, None)
-        life, ended = self.lives.get(event.request), self.state.requests[event.request]
-        output = len(ended.tokens) - ended.prompt_length
-        if life is not None:
-            life.finished, life.reason, life.output = self.state.step, event.reason, output
         if event.reason in ("error", "abort"):
+            ended = self.state.requests[event.request]
             fault = self._fault(event.reason)
             fault.message = fault.message or event.message
             if not fault.requests:
-                fault.amount = output
+                fault.amount = len(ended.tokens) - ended.prompt_length
             fault.requests.append(event.request)
 
     # After it is applied
 
     def _keyframe(self, event: v.Keyframe) -> None:
         self._finished = event.state.step
-        for one in event.state.requests:
-            self._meet(one.id, None, one.prompt_length)
-            life = self.lives[one.id]
-            life.first = event.state.step if len(one.tokens) > one.prompt_length else None
         self._scheduled |= self.state.plans.keys()
-
-    def _arrived(self, event: v.RequestArrived) -> None:
-        self._meet(event.request, event.t.get("at"), len(event.prompt))
-
-    def _meet(self, request: int, arrived: int | None, prompt: int) -> None:
-        seen = len(self.reasons)
-        self.lives[request] = Life(request, arrived, (seen, seen), prompt)
 
     def _admitted(self, event: v.Admitted) -> None:
         state, request = self.state, event.request
         found = len(event.blocks) * state.block_size
-        self._changed.add(state.step)
         if event.resumed:
             if (loss := self._open.get(request)) is not None and loss.resumed is None:
                 loss.resumed, loss.found = state.step, found
             return
-        life = self.lives.get(request)
-        if life is not None and life.admitted is None:
-            life.admitted, life.seen = state.step, (life.seen[0], len(self.reasons))
         if found and (self.hit is None or found > self.hit.found):
             blocks = set(event.blocks)
             sharers = [
@@ -315,12 +219,7 @@ class Happenings:
         loss.kept = sum(refs[block] > 0 for block in loss.table)
 
     def _step_scheduled(self, event: v.StepScheduled) -> None:
-        step = self.state.step
-        self._scheduled.add(step)
-        self.reasons.append(event.blocked.reason if event.blocked else "")
-        tokens = sum(row.count for row in event.rows)
-        if tokens > self.largest[0]:
-            self.largest = tokens, [row.request for row in event.rows]
+        self._scheduled.add(self.state.step)
         for row in event.rows:
             loss = self._open.get(row.request)
             if loss is not None and loss.resumed is not None:
@@ -351,7 +250,6 @@ _BEFORE: dict[type[v.Event], Callable[[Happenings, Any], None]] = {
 }
 _AFTER: dict[type[v.Event], Callable[[Happenings, Any], None]] = {
     v.Keyframe: Happenings._keyframe,
-    v.RequestArrived: Happenings._arrived,
     v.Admitted: Happenings._admitted,
     v.Preempted: Happenings._lost,
     v.StepScheduled: Happenings._step_scheduled,

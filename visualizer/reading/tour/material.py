@@ -7,16 +7,19 @@ from functools import cached_property
 from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.facts import Fact
+from visualizer.indexed.known import Known, known_of
 from visualizer.reading.knowledge import LogKnowledge, half_dot
 from visualizer.reading.regimes import Regimes, regimes_of
 from visualizer.reading.tour.claims import Facts
+from visualizer.reading.tour.drafting import Drafting
 from visualizer.reading.tour.happenings import Happenings
+from visualizer.reading.tour.lives import Lives, Times
+from visualizer.reading.tour.moments import happenings_of
 from visualizer.reading.tour.scene import Panel
 from visualizer.reading.waterfall.causes import FOR_BLOCKS
 from visualizer.reading.waterfall.waterfall import Waterfall
 from visualizer.reading.waterfall.words import in_words
 from visualizer.reading.why import WhyError, answer
-from visualizer.reading.why.log_index import index_of
 
 # What requests wait for: the causes of their waiting, and the words for them.
 WAITS: dict[str, tuple[str, ...]] = {
@@ -45,12 +48,32 @@ class Material:
     @cached_property
     def happenings(self) -> Happenings:
         """What happens in it."""
-        return Happenings(self.log)
+        return happenings_of(self.log, self.known_facts, self.times)
+
+    @cached_property
+    def drafting(self) -> Drafting:
+        """Its drafts."""
+        return Drafting(self.log, self.known_facts)
+
+    @cached_property
+    def times(self) -> Times:
+        """When its steps ran."""
+        return Times(self.known_facts, self.regimes.columns.steps.number)
+
+    @cached_property
+    def lives(self) -> Lives:
+        """Its requests."""
+        return Lives(self.known_facts, self.times)
+
+    @cached_property
+    def known_facts(self) -> Known:
+        """What is known of its steps and requests."""
+        return known_of(self.log)
 
     @cached_property
     def regimes(self) -> Regimes:
         """What limits it."""
-        return regimes_of(self.log)
+        return regimes_of(self.log, self.known_facts)
 
     @cached_property
     def waterfall(self) -> Waterfall:
@@ -83,15 +106,15 @@ class Material:
         except WhyError:
             return ""
 
-    def head(self, step: int) -> v.Blocked | None:
-        """Return why the head of the queue was not admitted in a step; None if it was."""
-        at = index_of(self.log).steps.get(step)
+    def scheduled(self, step: int) -> v.StepScheduled | None:
+        """Return the decision in a step; None: the log has none."""
+        at = self.known_facts.scheduled.get(step)
         event = self.log[at] if at is not None else None
-        return event.blocked if isinstance(event, v.StepScheduled) else None
+        return event if isinstance(event, v.StepScheduled) else None
 
     def of_busy_time(self, begin: int, end: int) -> str:
         """Return " of busy time" if the time between two instants is longer, otherwise ""."""
-        busy, whole = self.happenings.between(begin, end), max(0, end - begin)
+        busy, whole = self.times.between(begin, end), max(0, end - begin)
         return " of busy time" * (in_words(busy, "us") != in_words(whole, "us"))
 
     def index(self, step: int) -> int | None:

@@ -10,8 +10,7 @@ def the_preemption(of: Material) -> Scene | None:
     """Tell what the preemption cost that made its victim compute the most tokens again."""
     if of.lacks("preemptions") or not of.happenings.losses:
         return None
-    happenings = of.happenings
-    loss = max(happenings.losses, key=lambda one: (one.again, _away(of, one), -one.step))
+    loss = max(of.happenings.losses, key=lambda one: (one.again, of.times.away(one), -one.step))
     facts = of.facts.at(request=loss.request, step=loss.step)
     victim, step = facts.name("victim", loss.request), facts.step("preempted", loss.step)
     if loss.by < 0:
@@ -32,14 +31,14 @@ def the_preemption(of: Material) -> Scene | None:
         said = [sentence(of.mark("preemption_causes") + template, by, step, free, victim)]
     brackets = []
     if loss.resumed is not None:
-        away = [facts.number("steps away", loss.resumed - loss.step, "step")]
+        long = [facts.number("steps away", loss.resumed - loss.step, "step")]
         words = "It is away for {}"
-        if not of.in_steps and loss.step in happenings.begins and loss.resumed in happenings.begins:
-            away.append(facts.time("time away", _away(of, loss)))
-            words += f" and {{}}{of.of_busy_time(*_absence(of, loss))}"
-        said.append(sentence(f"{words}.", *away))
+        if (absence := of.times.absence(loss)) is not None:
+            long.append(facts.time("time away", of.times.away(loss)))
+            words += f" and {{}}{of.of_busy_time(*absence)}"
+        said.append(sentence(f"{words}.", *long))
         brackets.append(
-            Bracket(loss.request, loss.step, loss.resumed - 1, sentence("{} away", away[-1]))
+            Bracket(loss.request, loss.step, loss.resumed - 1, sentence("{} away", long[-1]))
         )
         said += _price(of, loss, facts)
         if loss.again:
@@ -47,7 +46,7 @@ def the_preemption(of: Material) -> Scene | None:
             brackets.append(
                 Bracket(loss.request, loss.resumed, loss.resumed, sentence("{} again", again))
             )
-    elif loss.request in happenings.state.waiting:
+    elif loss.request in of.happenings.state.waiting:
         open_ = facts.said("not resumed", 1, "It has not resumed when the log ends")
         said.append(sentence("{}.", open_))
     lit = [loss.request] + [loss.by] * (loss.by >= 0 and loss.by != loss.request)
@@ -63,21 +62,6 @@ def the_preemption(of: Material) -> Scene | None:
         question="why {}?",
         why=of.why(loss.request, loss.step),
     )
-
-
-def _away(of: Material, loss: Loss) -> int:
-    """Return how long a victim was away, from the step that preempted it to the one that resumes it."""
-    begins = of.happenings.begins
-    if loss.resumed is None:
-        return 0
-    if of.in_steps or loss.step not in begins or loss.resumed not in begins:
-        return loss.resumed - loss.step
-    return of.happenings.between(*_absence(of, loss))
-
-
-def _absence(of: Material, loss: Loss) -> tuple[int, int]:
-    begins = of.happenings.begins
-    return begins[loss.step], begins[loss.resumed or loss.step]
 
 
 def _price(of: Material, loss: Loss, facts: Facts) -> list[Sentence]:

@@ -14,7 +14,7 @@ def the_run(of: Material) -> Scene | None:
     what, claims = "{}", [facts.number("steps", len(steps.number), "step")]
     if not of.lacks("arrivals"):
         what = "{} in {}"
-        claims.insert(0, facts.number("requests", len(of.happenings.lives), "request"))
+        claims.insert(0, facts.number("requests", of.lives.count, "request"))
     if not of.in_steps and not of.lacks("step_times"):
         what += ", which take {}"
         claims.append(facts.time("busy time", sum(steps.busy)))
@@ -85,14 +85,14 @@ def the_largest_step(of: Material) -> Scene | None:
     if not of.in_steps and steps.busy[at] and not of.lacks("step_times"):
         time = facts.time("busy", steps.busy[at])
         said.append(sentence("It takes {}.", time))
-    most, requests = of.happenings.largest
+    event = of.scheduled(step)
     return Scene(
         kind="largest",
         title="the largest step",
         sentences=said[:3],
         step=step,
         beside=of.known("blocks"),
-        requests=tuple(requests) if most == steps.tokens[at] else (),
+        requests=tuple(row.request for row in event.rows) if event is not None else (),
     )
 
 
@@ -100,22 +100,19 @@ def the_life(of: Material) -> Scene | None:
     """Tell one request from its arrival to its end: the one that took the longest."""
     if of.lacks("arrivals", "scheduled_tokens", "finish_reasons"):
         return None
-    lives = of.happenings.lives.values()
-    known = [one for one in lives if one.arrived is not None or of.in_steps]
-    whole = {
-        one.id: one for one in known if one.first is not None and one.reason in ("stop", "length")
-    }
+    whole = of.lives.whole
     time = next(iter(of.waterfall.slowest(1, among=whole)), None)
-    life = whole[time.request] if time is not None else None
-    if time is None or life is None or life.first is None or life.finished is None:
+    life = of.known_facts.request(time.request) if time is not None else None
+    if time is None or life is None or life.first_token is None or life.finished is None:
         return None
     facts = of.facts.at(request=life.id)
-    first, last = facts.step("first token", life.first), facts.step("finished", life.finished)
+    began = of.regimes.columns.steps.number[life.first_token]
+    first, last = facts.step("first token", began), facts.step("finished", life.finished[0])
     name, prompt = (
         facts.name("longest", life.id),
-        facts.number("prompt", life.prompt, "prompt token"),
+        facts.number("prompt", life.prompt_length, "prompt token"),
     )
-    output = facts.number("output", life.output, "token")
+    output = facts.number("output", len(life.tokens) - life.prompt_length, "token")
     said = [
         sentence("{} has {} and gets its first token in {}.", name, prompt, first),
         sentence("It ends in {} with {} of output.", last, output),
@@ -129,7 +126,7 @@ def the_life(of: Material) -> Scene | None:
         kind="life",
         title="one request from its arrival to its end",
         sentences=said,
-        step=life.first,
+        step=began,
         panel="time",
         beside=of.known("lanes", "blocks"),
         requests=(life.id,),
@@ -140,24 +137,19 @@ def the_life(of: Material) -> Scene | None:
 
 def the_end(of: Material) -> Scene | None:
     """Tell how the log ends, and which request would be next."""
-    happenings, facts = of.happenings, of.facts
-    numbers, state = of.regimes.columns.steps.number, happenings.state
+    facts, numbers, state = of.facts, of.regimes.columns.steps.number, of.happenings.state
     if not numbers or of.lacks("arrivals"):
         return None
     last = facts.step("last step", numbers[-1])
-    lives = happenings.lives.values()
     running, waiting = len(state.running), len(state.waiting)
     if not running and not waiting:
-        ends = [
-            one for one in lives if one.finished is not None and one.reason in ("stop", "length")
-        ]
-        final = max(ends, key=lambda one: (one.finished or 0, one.id), default=None)
-        if final is None:
+        final = of.lives.last
+        if final is None or final.finished is None:
             return None
         name = facts.at(request=final.id).name("last to end", final.id)
-        step = facts.at(request=final.id).step("finished", final.finished or 0)
+        step = facts.at(request=final.id).step("finished", final.finished[0])
         said = [sentence("{} is the last to end, in {}.", name, step)]
-        blocks = of.happenings.state.evictable
+        blocks = state.evictable
         if not of.lacks("prefix_tree", "block_tables") and blocks:
             kept = facts.number("cached blocks at the end", blocks, "block")
             said.append(sentence("No request is left, and the cache still has {}.", kept))

@@ -3,7 +3,6 @@
 from collections import Counter
 
 from visualizer.reading.tour.claims import Sentence, sentence, verb
-from visualizer.reading.tour.happenings import Life
 from visualizer.reading.tour.material import WAITS, Material
 from visualizer.reading.tour.scene import Scene
 
@@ -55,7 +54,8 @@ def the_queue(of: Material) -> Scene | None:
             facts.number("tokens", steps.tokens[at], "token"),
         ]
     said = [sentence(f"{template}.", *claims)]
-    head = of.head(step)
+    event = of.scheduled(step)
+    head = event.blocked if event is not None else None
     if head is None:
         return Scene(kind="queue", title="the queue", sentences=said, step=step, beside=("queue",))
     said.append(sentence(f"{mark}{{}} is at its front.", facts.name("head", head.request)))
@@ -95,39 +95,30 @@ def the_wait(of: Material) -> Scene | None:
     """Tell which request waited longest to be admitted, and for what."""
     if of.lacks("arrivals", "admissions"):
         return None
-    happenings, in_steps = of.happenings, of.in_steps
-    waits = {
-        life.id: life.seen[1] - life.seen[0]
-        if in_steps
-        else happenings.between(*happenings.wait(life))
-        for life in happenings.lives.values()
-        if (life.arrived is not None or in_steps)
-        and (life.admitted is not None or life.finished is None)
-    }
-    request = max(waits, key=lambda one: waits[one], default=None)
-    if request is None or not waits[request]:
+    if of.lives.longest is None:
         return None
-    life = happenings.lives[request]
-    reasons = happenings.reasons[slice(*life.seen)]
-    if not any(reasons) and life.seen[0] == life.seen[1]:
+    life, wait = of.lives.longest
+    reasons, request = of.lives.reasons(life), life.id
+    if not reasons:
         return None
     facts = of.facts.at(request=request)
     name, mark = facts.name("longest wait", request), of.mark("arrivals", "admissions")
-    time = facts.time("wait", waits[request])
-    busy = "" if in_steps else of.of_busy_time(*happenings.wait(life))
-    if life.admitted is None:
+    time = facts.time("wait", wait)
+    busy = "" if of.in_steps else of.of_busy_time(*of.lives.wait(life))
+    admitted = life.admitted[0] if life.admitted else None
+    if admitted is None:
         words = f"{{}} waits longest: {{}}{busy}, and has not been admitted when the log ends."
         said = [sentence(mark + words, name, time)]
     else:
-        step = facts.step("admitted", life.admitted)
+        step = facts.step("admitted", admitted)
         said = [sentence(f"{mark}{{}} waits longest: {{}}{busy}, until {{}}.", name, time, step)]
-    said += _reason_of(of, life, reasons)
+    said += _reason_of(of, request, reasons)
     whole = of.waterfall.alone(request)
-    if life.finished is not None and life.reason in ("stop", "length") and not in_steps:
+    if life.finished and life.finished[1] in ("stop", "length") and not of.in_steps:
         said.append(
             sentence("From its arrival to its end it takes {}.", facts.time("total", whole.total))
         )
-    step_shown = life.admitted or happenings.last_step or happenings.state.step
+    step_shown = admitted or of.times.last_step or of.happenings.state.step
     return Scene(
         kind="wait",
         title="the longest wait",
@@ -141,20 +132,19 @@ def the_wait(of: Material) -> Scene | None:
     )
 
 
-def _reason_of(of: Material, life: Life, reasons: list[str]) -> list[Sentence]:
-    if of.lacks("waiting_reasons") or not any(reasons):
+def _reason_of(of: Material, request: int, counts: Counter[str]) -> list[Sentence]:
+    if of.lacks("waiting_reasons"):
         return []
-    counts = Counter(reasons)
     sums = {words: sum(counts[one] for one in WAITS[words]) for words in _REASONS}
     words = max(sums, key=lambda one: sums[one])
     if not sums[words]:
         return []
-    facts = of.facts.at(request=life.id)
-    whole = facts.number("steps waited", len(reasons), "step")
-    part = facts.some("steps waited for it", sums[words], len(reasons))
+    facts, steps = of.facts.at(request=request), counts.total()
+    whole = facts.number("steps waited", steps, "step")
+    part = facts.some("steps waited for it", sums[words], steps)
     thing = facts.said("waits for", words, _REASONS[words])
     template = "In {} of these {}, the front of the queue waits for {}."
-    if len(reasons) == 1:
+    if steps == 1:
         return [
             sentence(
                 f"{of.mark('waiting_reasons')}The front of the queue then waits for {{}}.", thing

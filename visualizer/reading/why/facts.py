@@ -4,7 +4,7 @@
 request's preemption, its admission, and earlier evictions of its prefix.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from engine.core.config import EngineConfig
@@ -13,13 +13,11 @@ from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.state import common_length
 from visualizer.indexed.indexed_log import IndexedLog
-from visualizer.logs import state_before
+from visualizer.logs import events_between, state_before
 from visualizer.reading.messages import slot_words, wasted_words
 from visualizer.reading.rows import OutputTokenRow, token_rows
 from visualizer.reading.why.evicted_indexed import Sharing
 from visualizer.reading.why.shortfall import Shortfall, is_scored, shortfall
-
-_AT_ONCE = 1024  # events
 
 
 @dataclass(slots=True)
@@ -140,7 +138,7 @@ class Facts:
             tokens, key = own.tokens, own.extra_key
         begin = _begin(log, at, is_admitted=admitted)
         facts.state = state_before(log, begin)
-        for before in _between(log, begin, at + 1):
+        for before in events_between(log, begin, at + 1):
             match before:
                 case v.StepStarted():
                     facts.victims, facts.preemption, facts.admission = [], None, None
@@ -163,8 +161,8 @@ class Facts:
             facts.state.apply(before)
         if facts.admission is not None and isinstance(log, IndexedLog):
             _find_lost(log, begin, request, facts)
-        facts.wasted = wasted_words(facts.state, _between(log, at + 1, len(log)), request)
-        later = _between(log, at + 1, len(log))
+        facts.wasted = wasted_words(facts.state, events_between(log, at + 1, len(log)), request)
+        later = events_between(log, at + 1, len(log))
         ends = (one for one in later if isinstance(one, v.StepFinished))
         facts.draft_error = next(
             (one.draft_error for one in ends if one.step == facts.state.step), ""
@@ -247,12 +245,6 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
     return admission
 
 
-def _between(log: EventLog, begin: int, end: int) -> Iterator[v.Event]:
-    """Yield log[begin:end], of which a long log has too much for memory."""
-    for at in range(begin, end, _AT_ONCE):
-        yield from log[at : min(end, at + _AT_ONCE)]
-
-
 def _begin(log: EventLog, at: int, *, is_admitted: bool) -> int:
     """Return the index of the first event that is needed for event `at`, a step_scheduled."""
     begin = at
@@ -277,7 +269,7 @@ def _find_lost(log: IndexedLog, begin: int, request: int, facts: Facts) -> None:
         early = log.saved_before(some.start)
         state = state_before(log, early)
         lost = list[Eviction]()
-        for event in _between(log, early, some.stop):
+        for event in events_between(log, early, some.stop):
             _note_eviction(lost, state, event, own.tokens, own.extra_key)
             state.apply(event)
         admission.lose(lost, size)

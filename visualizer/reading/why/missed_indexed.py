@@ -9,7 +9,6 @@ the log computed, the search begins again further back, and then twice as far aw
 
 from array import array
 from collections.abc import Iterator, Mapping
-from itertools import chain
 
 from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
@@ -18,13 +17,12 @@ from visualizer.indexed.facts import Request
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.indexed.known import IndexedKnown, known_of
 from visualizer.indexed.part import begin_of
-from visualizer.logs import settings_of
+from visualizer.logs import events_between, settings_of
 from visualizer.reading.why.evicted_indexed import Sharing
 from visualizer.reading.why.miss import WhyMissed
 from visualizer.reading.why.missed import Search
 from visualizer.reading.why.prompts import Prompts, Similar, Tokens, with_hashes
 
-_READ = 512  # events at a time
 # The kinds that no earlier eviction can replace.
 _SETTLED = ("off", "scored", "whole", "no_window", "no_group", "computing", "evicted")
 
@@ -44,14 +42,14 @@ def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -
         begin = keyframes[-back]
         state = log.state(others.first + begin - 1)
         search = Search(request, names, others.prompts(state), state)
-        answer = search.answer(_from(log, begin, len(log)))
+        answer = search.answer(events_between(log, begin, len(log)))
         if answer.kind in _SETTLED:
             return answer
         for some in others.sharing.evictions(answer.found + others.size, begin):
             early = log.saved_before(some.start) or 1  # the log's first event has the settings
             state = log.state(others.first + early - 1)
             older = Search(request, names, others.prompts(state), state)
-            older.fold(_from(log, early, some.stop))
+            older.fold(events_between(log, early, some.stop))
             if answer.found // others.size in older.evicted:
                 return search.evicted_before(older.evicted, answer)
         if not log.index.directory.adopts:
@@ -63,15 +61,10 @@ def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -
 def _admission(log: IndexedLog, root: Request) -> int:
     """Return the index of a request's first admission; 0 if the log does not have it."""
     begin = begin_of(log, root.admitted[0]) if root.admitted else len(log)
-    for at, event in enumerate(_from(log, begin, len(log)), begin):
+    for at, event in enumerate(events_between(log, begin, len(log)), begin):
         if isinstance(event, v.Admitted) and event.request == root.id:
             return at
     return 0
-
-
-def _from(log: IndexedLog, begin: int, end: int) -> Iterator[v.Event]:
-    """Yield log[begin:end]."""
-    return chain.from_iterable(log[at : min(end, at + _READ)] for at in range(begin, end, _READ))
 
 
 class _Others:
