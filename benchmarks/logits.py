@@ -29,9 +29,8 @@ from benchmarks.llama_cpp_system import LlamaCpp, quantize
 from benchmarks.load.streams import OPENINGS
 from benchmarks.random_model import SHAPES, RandomModel, write_gguf
 from engine import Engine, SamplingParams
-from engine.core.compute.batch import make_batch
 from engine.core.compute.model import Model
-from engine.core.compute.torch_runner import TorchRunner
+from engine.core.compute.torch_runner import TorchRunner, make_batch
 from engine.core.request import Request
 from engine.core.runner import Row
 from engine.models.config_file import read_config

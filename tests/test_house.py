@@ -46,17 +46,21 @@ def note(frame, event, _):
         name, line = getattr(code, "co_qualname", code.co_name), code.co_firstlineno
         called.add((code.co_filename.removeprefix(root), name, line))
 
+params = SamplingParams(max_tokens=32, temperature=float(sys.argv[1]))
 sys.setprofile(note)
-loaded.submit("Once upon a time", SamplingParams(max_tokens=32))
-while loaded.has_work():
-    loaded.step()
+if sys.argv[2] == "submit":
+    loaded.submit("Once upon a time", params)
+    while loaded.has_work():
+        loaded.step()
+else:
+    loaded.complete(["Once upon a time"], params, progress=False)
 sys.setprofile(None)
 print(json.dumps(sorted(called)))
 """
 
 
-def printed(program: str) -> list[str]:
-    command = [sys.executable, "-P", "-c", program]
+def printed(program: str, *arguments: str) -> list[str]:
+    command = [sys.executable, "-P", "-c", program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=True)
     return json.loads(done.stdout)
 
@@ -113,8 +117,10 @@ def test_importing_the_core_loads_nothing_else() -> None:
     assert len(loaded) <= 45
 
 
-def test_a_short_request_runs_through_few_files() -> None:
-    called = [tuple(one) for one in printed(PATH)]
+@pytest.mark.parametrize("way", ["submit", "complete"])
+@pytest.mark.parametrize("temperature", ["0", "0.8"])
+def test_a_short_request_runs_through_few_files(temperature: str, way: str) -> None:
+    called = [tuple(one) for one in printed(PATH, temperature, way)]
     assert [file for file, *_ in called if "extensions" in file] == []  # what is off adds nothing
     assert len({file for file, *_ in called}) <= 24
     assert len(called) <= 100

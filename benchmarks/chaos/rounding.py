@@ -1,6 +1,6 @@
 """How near an answer was to another one where they part: a difference within rounding is no error.
 
-The logits change in their last bits with the shape of the batch (`engine/core/compute/randomness.py`).
+The logits change in their last bits with the shape of the batch (`uniform` of `engine/core/runner.py`).
 So a greedy token may differ where two tokens are almost equally likely, and a drawn one where its
 random number lies on the border between two tokens. `margin` says how near: the difference of the two
 logits, or the distance of the number from the border.
@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
-from engine.core.compute.randomness import uniform
 from engine.core.log import vocabulary as v
 from engine.core.output.processor import TokenOutput
+from engine.core.runner import uniform
 
 ROUNDING = 1e-4  # a margin below it; in float32, logits differ by about 1e-5
 

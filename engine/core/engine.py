@@ -230,6 +230,7 @@ class Engine:
                 priority=priority,
                 extra_key=extra_key,
                 root=self._next_id,
+                seed=self._next_id if part.seed is None else part.seed,
                 prompt_length=len(tokens),
                 num_seqs=part.samples,
                 end_ids=end_ids,

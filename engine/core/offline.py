@@ -13,7 +13,7 @@ vLLM's counterpart is `LLM` (`vllm/entrypoints/llm.py`), and nanochat's is `Engi
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ from engine.core.scheduling.admission import RequestError, max_output, token_ids
 
 if TYPE_CHECKING:
     from engine.core.engine import Engine
+
+_PAUSED = "the engine is paused: call resume() first, or step() by hand"
 
 
 @dataclass(slots=True)
@@ -58,41 +60,58 @@ def complete(
     if isinstance(prompts, str):
         raise RequestError("prompts", f"must be a list of prompts: write [{prompts[:20]!r}]")
     given = params if isinstance(params, Sequence) else [params] * len(prompts)
-    each = [entry or SamplingParams() for entry in given]
-    if len(each) != len(prompts):
-        raise ValueError(f"params must have one entry per prompt ({len(prompts)}), got {len(each)}")
-    _check_not_paused(engine)
-    firsts = [engine.submit(prompt, entry) for prompt, entry in zip(prompts, each, strict=True)]
-    samples = [
-        range(first.id, first.id + entry.samples) for first, entry in zip(firsts, each, strict=True)
-    ]
-    total = sum(map(len, samples))
+    if len(given) != len(prompts):
+        raise ValueError(
+            f"params must have one entry per prompt ({len(prompts)}), got {len(given)}"
+        )
+    if engine.paused:
+        raise RuntimeError(_PAUSED)
+    submitted, total = list[tuple[Request, SamplingParams]](), 0
+    for prompt, entry in zip(prompts, given, strict=True):
+        own_params = entry or SamplingParams()
+        submitted.append((engine.submit(prompt, own_params), own_params))
+        total += own_params.samples
     done: dict[int, Request] = {}
     counted = 0
-    with _progress_bar(total, progress) as advance:
-        while len(done) < total and engine.has_work():
+    with _progress_bar(total) if progress else nullcontext() as advance:
+        while len(done) < total and engine.requests:
             for request in engine.step().finished:
                 # A request that fails before it forks stands for all of its samples.
                 ids = range(request.id, request.id + request.num_seqs)
                 done |= dict.fromkeys(ids, request)
-            advance(len(done) - counted)
+            if advance is not None:
+                advance(len(done) - counted)
             counted = len(done)
-    return [
-        _completion(request)
-        for ids, entry in zip(samples, each, strict=True)
-        for request in best([done[id_] for id_ in ids], entry)
-    ]
+    completions = list[Completion]()
+    for first, own_params in submitted:
+        samples = list(map(done.__getitem__, range(first.id, first.id + own_params.samples)))
+        if own_params.best_of is not None:
+            samples = best(samples, own_params)
+        for request in samples:
+            completions.append(
+                Completion(
+                    request.id,
+                    request.output_text,
+                    request.output_ids,
+                    request.finish_reason or "",
+                    request.error,
+                    request.logprobs,
+                    request.top_logprobs,
+                    request.prompt_scores,
+                )
+            )
+    return completions
 
 
 @contextmanager
-def _progress_bar(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
+def _progress_bar(total: int) -> Iterator[Callable[[int], object] | None]:
     """Yield a function that counts finished samples. Without tqdm there is no bar."""
     try:
         tqdm = importlib.import_module("tqdm.auto").tqdm
     except ModuleNotFoundError:
-        yield lambda _finished: None
+        yield None
         return
-    with tqdm(total=total, unit="sample", disable=not shown) as bar:
+    with tqdm(total=total, unit="sample") as bar:
         yield bar.update
 
 
@@ -160,7 +179,8 @@ def generate(  # noqa: PLR0917 - nanochat's own signature
         max_tokens = max_output(
             len(tokens), num_samples, engine.config, max_context=engine.runner.max_context
         )
-    _check_not_paused(engine)
+    if engine.paused:
+        raise RuntimeError(_PAUSED)
     params = SamplingParams(
         n=num_samples,
         max_tokens=max_tokens,
@@ -239,21 +259,3 @@ def _is_live(engine: "Engine", first: int, sample: int) -> bool:
 def _terminal_ids(engine: "Engine") -> frozenset[int]:
     ids = {engine.tokenizer.token_id("<|assistant_end|>"), engine.tokenizer.bos_id}
     return engine.tokenizer.eos_ids | {id_ for id_ in ids if id_ is not None}
-
-
-def _check_not_paused(engine: "Engine") -> None:
-    if engine.paused:
-        raise RuntimeError("the engine is paused: call resume() first, or step() by hand")
-
-
-def _completion(request: Request) -> Completion:
-    return Completion(
-        request_id=request.id,
-        text=request.output_text,
-        token_ids=request.output_ids,
-        finish_reason=request.finish_reason or "",
-        error=request.error,
-        logprobs=request.logprobs,
-        top_logprobs=request.top_logprobs,
-        prompt_scores=request.prompt_scores,
-    )

@@ -65,6 +65,7 @@ class Request:
     texts                one piece of text per token; joined, the pieces are the full text
     extra_key            adapter and salt, if it has one of them; see `engine/extensions/prefix_keys.py`
     root                 the id of the request it forked from, or its own id if it did not fork
+    seed                 of its random numbers: `params.seed`, or its root if the caller set none
     num_computed_tokens  leading tokens whose KV is in the request's blocks
     num_in_flight_tokens     the following tokens, whose KV scheduled steps are still computing
     num_output_placeholders  output tokens that those steps will add; their positions are known,
@@ -96,6 +97,7 @@ class Request:
     priority: int = 0
     extra_key: tuple[str, ...] = ()
     root: int = -1
+    seed: int = 0
     sample: int = 0
     prompt_length: int = 0
     num_computed_tokens: int = 0
@@ -128,6 +130,7 @@ class Request:
             priority=self.priority,
             extra_key=self.extra_key,
             root=self.root,
+            seed=self.seed,
             sample=sample,
             prompt_length=self.prompt_length,
             end_ids=self.end_ids,
@@ -180,8 +183,3 @@ class Request:
     def output_text(self) -> str:
         """The text after the prompt, as the client gets it."""
         return "".join(self.delivered)
-
-    @property
-    def seed(self) -> int:
-        """The seed of the request's random numbers; see `SamplingParams.seed`."""
-        return self.root if self.params.seed is None else self.params.seed

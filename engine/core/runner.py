@@ -90,19 +90,16 @@ class Sampled:
 class LogitPosition:
     """A position whose token is sampled from the logits of the token before it.
 
-    sample  the sample's index; samples of one prompt share a request until it forks
-    drafts  drafted tokens before this position; they are not part of `request.tokens` yet
+    sample    the sample's index; samples of one prompt share a request until it forks
+    drafts    drafted tokens before this position; they are not part of `request.tokens` yet
+    position  the number of tokens before this one
     """
 
     request: Request
     params: SamplingParams
     sample: int
     drafts: Sequence[int]
-
-    @property
-    def position(self) -> int:
-        """The number of tokens before this one."""
-        return len(self.request.tokens) + len(self.drafts)
+    position: int
 
     @property
     def output_length(self) -> int:
@@ -124,10 +121,45 @@ def logit_positions(row: Row) -> list[LogitPosition]:
     A sample has a position after its last known token and one after each of its drafts.
     """
     request, drafts, positions = row.request, row.drafts, list[LogitPosition]()
+    params, known = request.params, len(request.tokens)
     for sample in row.samples:
         for count in range(len(drafts) + 1):
-            positions.append(LogitPosition(request, request.params, sample, drafts[:count]))
+            at = LogitPosition(request, params, sample, drafts[:count], known + count)
+            positions.append(at)
     return positions
+
+
+_INCREMENT = 0x9E3779B97F4A7C15
+_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_MASK = (1 << 64) - 1
+
+
+def uniform(seed: int, sample: int, position: int) -> float:
+    """Return the number in [0, 1) that decides the token at a position of a sample.
+
+    Each number is a hash of its purpose. A generator has state, but the requests of a batch come and
+    go, and may be preempted and recomputed. Here a request draws the same numbers alone or in a batch,
+    on any runner, with or without a preemption, and the samples of one prompt can differ from their
+    first token on.
+
+    Equal numbers give equal tokens up to rounding only. The logits change in their last bits with the
+    shape of the batch, because a matrix product then adds its terms in another order. So a token can
+    differ where its number lies on the border between two tokens or, if decoding is greedy, where two
+    tokens are almost equally likely.
+
+    The idea comes from counter-based generators (Salmon et al., "Parallel random numbers: as easy as 1,
+    2, 3", SC 2011; JAX works this way). The mixing function is SplitMix64's (Steele et al., OOPSLA
+    2014).
+    """
+    state = 0
+    for value in (seed, sample, position):
+        # Seeds may be negative or longer than 64 bits; only their low 64 bits count.
+        state = (state + _INCREMENT + value) & _MASK
+        # SplitMix64's mix spreads every bit over all 64.
+        state = ((state ^ (state >> 30)) * _FACTORS[0]) & _MASK
+        state = ((state ^ (state >> 27)) * _FACTORS[1]) & _MASK
+        state ^= state >> 31
+    return (state >> 11) * 2.0**-53
 
 
 @dataclass(slots=True)

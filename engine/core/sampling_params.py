@@ -82,7 +82,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     top_p               keep the smallest set of most likely tokens whose probability reaches p
                         (arXiv:1904.09751)
     seed                the same seed gives the same random numbers, whatever else is in the batch,
-                        and so the same tokens, up to rounding (`compute/randomness.py`);
+                        and so the same tokens, up to rounding (`core/runner.py`);
                         None uses the request's id, so a run can be repeated
 
     Samples:
@@ -131,13 +131,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         """Number of samples to compute."""
         return self.n if self.best_of is None else self.best_of
 
-    def changed(self, root: int) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as JSON values.
-
-        They include the seed, which is `root`, the request's id, if the caller set none.
-        """
+    def changed(self, seed: int) -> dict[str, Any]:
+        """Return the fields that differ from their defaults, as JSON values, with a request's seed."""
         given, changed = msgspec.to_builtins(self, str_keys=True), dict[str, Any]()
-        given["seed"] = root if self.seed is None else self.seed
+        given["seed"] = seed
         for name, value in given.items():
             if value != _DEFAULTS[name]:
                 changed[name] = list(value) if isinstance(value, tuple) else value

@@ -4,7 +4,7 @@ The request is submitted in the state of one that was preempted: it joins the fr
 prompt and its output are computed again, as far as the prefix cache does not hold them, and then its
 next token is sampled. The token is
 the one that the other engine would have sampled, up to rounding: its random number depends only on the
-seed, the sample and the position (`engine/core/compute/randomness.py`), and penalties, grammar, stop
+seed, the sample and the position (`uniform` of `engine/core/runner.py`), and penalties, grammar, stop
 strings and limits count the earlier output.
 
 Source: Dynamo's request migration (`lib/llm/src/migration.rs`) appends the tokens so far to the prompt.

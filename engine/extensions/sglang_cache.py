@@ -39,6 +39,8 @@ class SGLangCache(RadixCache):
     checkpoint_due  the requests whose prompt the current step completes
     """
 
+    extends_outputs = False
+
     def __init__(
         self,
         pool: BlockPool,
@@ -105,14 +107,6 @@ class SGLangCache(RadixCache):
     def _evict(self, leaf: RadixNode, needed_by: int, reason: v.EvictionReason) -> None:
         super()._evict(leaf, needed_by, reason)
         self._times.pop(leaf.id, None)
-
-    def _insert(self, request: Request, parent: RadixNode, start: int, end: int) -> None:
-        """Insert new blocks: a node up to the end of the prompt, and one for the output."""
-        prompt_end = request.prompt_length // self.block_size
-        if start < prompt_end < end:
-            parent = self._insert_node(request, parent, start, prompt_end)
-            start = prompt_end
-        self._insert_node(request, parent, start, end)
 
     def _split_at_end(self, match: Match) -> RadixNode:
         node = super()._split_at_end(match)

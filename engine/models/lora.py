@@ -26,9 +26,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.core.compute.batch import Batch
 from engine.core.compute.device import activation_dtype
-from engine.core.compute.model import Model
+from engine.core.compute.model import Batch, Model
 from engine.core.runner import Row
 from engine.extensions.adapters import AdapterError
 from engine.models.config import LlamaConfig

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core.compute.batch import Batch, make_batch
 from engine.core.compute.device import activation_dtype, dtype_name
-from engine.core.compute.torch_runner import TorchRunner
+from engine.core.compute.model import Batch
+from engine.core.compute.torch_runner import TorchRunner, make_batch
 from engine.core.config import ConfigError
 from engine.core.runner import Row, Sampled
 from engine.models import loader

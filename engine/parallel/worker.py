@@ -18,10 +18,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 import torch
 
-from engine.core.compute.batch import Batch, Group
 from engine.core.compute.device import CPU
 from engine.core.compute.kv_cache import KVCache
 from engine.core.compute.mirror import Mirror, MirroredAttention
+from engine.core.compute.model import Batch, Group
 from engine.models.loader import open_model
 from engine.models.threads import set_threads
 from engine.parallel.decoder import ParallelDecoder

@@ -28,7 +28,7 @@ def restore(engine: Engine, runner: CostRunner, given: Restore) -> None:
     groups = None
     if given.memory is not None:
         requests = [one for one in given.computed if one in engine.requests]
-        groups = RestoredGroups(engine, given.memory, requests[: scheduler._free_seats()])
+        groups = RestoredGroups(engine, given.memory, requests[: engine.config.max_batch_size])
 
     def admit(plan: Plan, **_: bool) -> v.Blocked | None:
         for number, tokens in given.computed.items():
@@ -39,7 +39,8 @@ def restore(engine: Engine, runner: CostRunner, given: Restore) -> None:
                 need = engine.config.blocks_for(tokens) - len(match.blocks)
                 if need > cache.num_available_blocks_beside(match):
                     break
-                if scheduler._free_seats() < request.num_seqs:
+                taken = sum(one.num_seqs for one in scheduler.running)
+                if taken + request.num_seqs > engine.config.max_batch_size:
                     break
             elif number in groups.kept:
                 match = groups.match(number)

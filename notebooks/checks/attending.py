@@ -13,9 +13,8 @@ from torch import Tensor
 from checks.guard import watched
 from checks.judging import counted
 from checks.lesson_02 import Promise
-from engine.core.compute.batch import Batch
 from engine.core.compute.kv_cache import KVCache
-from engine.core.compute.model import ModelConfig
+from engine.core.compute.model import Batch, ModelConfig
 
 Array = NDArray[np.float64]
 LearnersAttend = Callable[..., Any]

@@ -15,7 +15,7 @@ from checks.judging import counted
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.core.compute import truncation
+    from engine.core.compute import sampler
 
 ANSWERS = {
     "kept": Answer(
@@ -90,14 +90,14 @@ class YourDistribution:
         top_k: "Tensor",
         top_p: "Tensor",
     ) -> "Tensor":
-        """See `engine.core.compute.truncation.truncated_probs`; min_p is not part of the lesson."""
+        """See `engine.core.compute.sampler.truncated_probs`; min_p is not part of the lesson."""
         del min_p
         rows = zip(*(one.tolist() for one in (logits, temperature, top_k, top_p)), strict=True)
         # By a method, because a page has no torch; see `page_model.Rows`.
         return logits.new_tensor([list(self._distribution(*row)) for row in rows])
 
 
-def adapt(distribution: Weigh | None) -> "truncation.TokenProbs | None":
+def adapt(distribution: Weigh | None) -> "sampler.TokenProbs | None":
     """Return the learner's function, or the engine's until that passes.
 
     None also stands for the engine's own; without torch, as in a page, there is no other way to say it.
@@ -105,10 +105,10 @@ def adapt(distribution: Weigh | None) -> "truncation.TokenProbs | None":
     if distribution:
         return YourDistribution(distribution)
     try:
-        from engine.core.compute import truncation
+        from engine.core.compute import sampler
     except ModuleNotFoundError:
         return None
-    return truncation.truncated_probs
+    return sampler.truncated_probs
 
 
 def cases() -> list[Scores]:

@@ -3,7 +3,7 @@
     rows -> flat arrays -> JavaScript: forward pass, likeliest tokens -> Python: the rest of sampling
 
 The model is in `visualizer/frontend/src/site/model/`. The engine's own code chooses the tokens:
-`sampling_reference.py` and `randomness.py` of `engine/core/compute`, and `speculation/verification.py`.
+`compute/sampling_reference.py`, `runner.py` and `speculation/verification.py` of `engine/core`.
 So a request gets the same tokens as with torch, even if they are sampled.
 
 A page has no other models and no half precision. It also lacks the part `attention`, which computes
@@ -22,7 +22,6 @@ from typing import Any
 
 import engine
 from engine import Engine
-from engine.core.compute.randomness import uniform
 from engine.core.compute.sampling_reference import draw, probabilities, process_logits
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.request import TokenScore
@@ -34,6 +33,7 @@ from engine.core.runner import (
     SamplerOutput,
     TokenMask,
     logit_positions,
+    uniform,
 )
 from engine.core.speculation.verification import Verifier, apply_verifier, split_output
 from engine.models.text.byte_pair_tokenizer import BytePairTokenizer

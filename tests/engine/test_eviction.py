@@ -1,10 +1,12 @@
 """Eviction orders, and that the engine's evictions follow them."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from engine import ConfigError, Cost, EngineConfig, EventLog, simulate, what_if
 from engine.core.cache.eviction import LFU, EvictionOrder
-from engine.core.cache.radix_tree import RadixTree
+from engine.core.cache.radix_tree import ROOT, RadixTree
 from engine.simulation.speakers import Speaker, workload_of
 from tests.facts import raises_naming
 from visualizer import read
@@ -82,9 +84,9 @@ def test_a_key_that_has_grown_since_it_was_asked_is_asked_again() -> None:
     order = Ageing()
     tree = RadixTree(1, order)
     young, old = (tree.insert(tree.root, [token], [token]) for token in (2, 7))
-    for leaf in (young, old):
-        tree.move_lock(tree.root, leaf)
-        tree.move_lock(leaf, tree.root)
+    owner = SimpleNamespace(last_node=ROOT)
+    for leaf in (young, old, tree.root):
+        tree.move_lock(owner, leaf)
     assert tree.next_victim() is young
     order.level = 2
     assert tree.next_victim() is old

@@ -1,10 +1,12 @@
 """Defects that users of real engines reported, each as a regression test."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.cache.block_pool import BlockPool
-from engine.core.cache.radix_tree import RadixTree
+from engine.core.cache.radix_tree import ROOT, RadixTree
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
 from engine.simulation.checking_runner import CheckingRunner
@@ -51,9 +53,10 @@ def test_leaves_are_found_however_often_they_were_locked() -> None:
     """The heap of leaves keeps stale entries; it must neither grow without bound nor lose a leaf."""
     tree = RadixTree(block_size=1)
     leaf = tree.insert(tree.root, [5], [0])
+    owner = SimpleNamespace(last_node=ROOT)
     for _ in range(1000):
-        tree.move_lock(tree.root, leaf)
-        tree.move_lock(leaf, tree.root)
+        tree.move_lock(owner, leaf)
+        tree.move_lock(owner, tree.root)
     assert len(tree._leaves) < 100
     assert tree.next_victim() is leaf
 

@@ -17,7 +17,7 @@ from engine import Engine, EventLog
 from engine.core.cache.block_pool import BlockPool
 from engine.core.cache.hash_cache import HashCache, HashNode
 from engine.core.cache.prefix_cache import BlockOwner
-from engine.core.cache.radix_tree import RadixNode, RadixTree
+from engine.core.cache.radix_tree import LockOwner, RadixNode, RadixTree
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
 from tests.engine.workloads import Workload, make_engine
@@ -46,9 +46,9 @@ class WatchedTree(RadixTree):
         self.evicted.append((path, len(path) - len(node.tokens)))
         super().evict(node)
 
-    def move_lock(self, old: RadixNode, new: RadixNode) -> None:
+    def move_lock(self, owner: LockOwner, new: RadixNode) -> None:
         self.unlocked_before = self.unlocked_blocks
-        super().move_lock(old, new)
+        super().move_lock(owner, new)
 
 
 class WatchedHash(HashCache):

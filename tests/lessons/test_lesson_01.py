@@ -6,10 +6,10 @@ import pytest
 from checks import check
 from checks.lesson_01 import YourDistribution
 from engine import Engine, EngineConfig, SamplingParams
-from engine.core.compute import truncation
+from engine.core.compute import sampler
 from solutions.lesson_01 import distribution as solution
 
-OWN = truncation.truncated_probs
+OWN = sampler.truncated_probs
 
 
 def in_numpy(logits, temperature, top_k, top_p):

@@ -8,18 +8,24 @@ Source: SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
+from types import SimpleNamespace
 
 from engine.core.cache.kv_cache_manager import KVCacheManager
 from engine.core.cache.prefix_cache import NO_REQUEST, Adopted, BlockOwner
-from engine.core.cache.radix_tree import Match, RadixNode, RadixTree
+from engine.core.cache.radix_tree import ROOT, Match, RadixNode, RadixTree
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
 
 
 class RadixCache(KVCacheManager):
-    """A radix tree over the blocks of a pool. If the tree is disabled, it stays empty."""
+    """A radix tree over the blocks of a pool. If the tree is disabled, it stays empty.
+
+    extends_outputs  whether an output's node grows with each block; SGLang inserts the output at once
+    """
 
     tree: RadixTree
+    extends_outputs = True
 
     @property
     def nodes(self) -> Mapping[int, RadixNode]:  # type: ignore[override]
@@ -40,14 +46,15 @@ class RadixCache(KVCacheManager):
 
     def attach(self, owner: BlockOwner, match: Match) -> None:
         """Give an owner the blocks of its match and lock their path. The caller emits the event."""
-        node = self._split_at_end(match)
-        super().attach(owner, match)
-        self._lock(owner, node)
+        if match.blocks:
+            node = self._split_at_end(match)
+            super().attach(owner, match)
+            self.tree.move_lock(owner, node)
 
     def share_with(self, parent: Request, sample: Request) -> None:
         """Let a forked sample share all blocks and the lock of its parent."""
         super().share_with(parent, sample)
-        self._lock(sample, self.tree.nodes[parent.last_node])
+        self.tree.move_lock(sample, self.tree.nodes[parent.last_node])
 
     def free(self, owner: BlockOwner, keep: int = 0) -> None:
         """Release the blocks after the first `keep`, and the lock if none is kept.
@@ -70,7 +77,7 @@ class RadixCache(KVCacheManager):
                 for node in self.tree.path(self.tree.nodes[owner.last_node]):
                     self.tree.touch(node)
             owner.num_computed_tokens = 0
-            self._lock(owner, self.tree.root)
+            self.tree.move_lock(owner, self.tree.root)
 
     # Evicting
 
@@ -99,8 +106,9 @@ class RadixCache(KVCacheManager):
         parent = self._split_at_end(match)
         blocks = self.pool.allocate(len(tokens) // self.block_size)
         node = self.tree.insert(parent, tokens, blocks)
-        self.tree.move_lock(self.tree.root, node)
-        self.tree.move_lock(node, self.tree.root)
+        access = SimpleNamespace(last_node=ROOT)
+        self.tree.move_lock(access, node)
+        self.tree.move_lock(access, self.tree.root)
         return Adopted(parent.id, [node.id], blocks)
 
     def cache_computed(self, request: Request, up_to: int | None = None) -> None:
@@ -140,38 +148,31 @@ class RadixCache(KVCacheManager):
         self.pool.share(match.blocks)
         self.pool.release(own_blocks)
         request.block_table[start:end] = match.blocks
-        self._lock(request, node)
+        self.tree.move_lock(request, node)
         self._emit(v.RadixJoined(request.id, node.id, match.blocks))
         return node
 
-    def _insert(self, request: Request, parent: RadixNode, start: int, end: int) -> None:
-        """Insert new blocks: a node for each chunk of the prompt, and one for the output.
+    def _insert(self, request: Request, node: RadixNode, start: int, end: int) -> None:
+        """Insert new blocks below a node: a node for each chunk of the prompt, and one for the output.
 
         The output has a node of its own so that it can be evicted without the prompt. SGLang inserts it
         when the request ends; here the node grows with each block, because blocks can be found earlier.
         """
-        size = self.block_size
+        size, writer = self.block_size, (request.id, request.preemptions)
         prompt_end = request.prompt_length // size
-        if start < prompt_end < end:
-            parent = self._insert_node(request, parent, start, prompt_end)
-            start = prompt_end
-        is_output = start > prompt_end and parent.writer == (request.id, request.preemptions)
-        tokens, blocks = request.tokens[start * size : end * size], request.block_table[start:end]
-        if is_output and self.tree.extend(parent, tokens, blocks):
+        cuts = [start, prompt_end, end] if start < prompt_end < end else [start, end]
+        for first, last in pairwise(cuts):
+            tokens = request.tokens[first * size : last * size]
+            blocks = request.block_table[first:last]
             self.pool.share(blocks)
-            self._lock(request, parent)
-            self._emit(v.RadixExtended(request.id, parent.id, blocks))
-        else:
-            self._insert_node(request, parent, start, end)
-
-    def _insert_node(self, request: Request, parent: RadixNode, start: int, end: int) -> RadixNode:
-        blocks, size = request.block_table[start:end], self.block_size
-        self.pool.share(blocks)
-        node = self.tree.insert(parent, request.tokens[start * size : end * size], blocks)
-        node.writer = request.id, request.preemptions
-        self._lock(request, node)
-        self._emit(v.RadixInserted(request.id, node.id, parent.id, blocks))
-        return node
+            grows = self.extends_outputs and first > prompt_end and node.writer == writer
+            event: v.Event = v.RadixExtended(request.id, node.id, blocks)
+            if not grows or not self.tree.extend(node, tokens, blocks):
+                parent, node = node, self.tree.insert(node, tokens, blocks)
+                node.writer = writer
+                event = v.RadixInserted(request.id, node.id, parent.id, blocks)
+            self.tree.move_lock(request, node)
+            self._emit(event)
 
     def _split_at_end(self, match: Match) -> RadixNode:
         """Return the node that ends where the match ends; split an edge if no node does.
@@ -184,10 +185,6 @@ class RadixCache(KVCacheManager):
         self.tree.touch(self.tree.nodes[match.node.id])  # a subclass may replace the node
         self._emit(v.RadixSplit(match.node.id, match.depth, upper.id))
         return upper
-
-    def _lock(self, owner: BlockOwner, node: RadixNode) -> None:
-        self.tree.move_lock(self.tree.nodes[owner.last_node], node)
-        owner.last_node = node.id
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the tree's links, sizes and counts agree."""

@@ -25,7 +25,7 @@ Differs from vLLM, which has no tree. It hashes each full block together with it
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 from engine.core.cache.eviction import LRU, EvictionOrder
 
@@ -71,6 +71,12 @@ class Match(NamedTuple):
     node: RadixNode
     depth: int
     blocks: list[int]
+
+
+class LockOwner(Protocol):
+    """An owner of a lock. `last_node` is the deepest node that it has locked."""
+
+    last_node: int
 
 
 class RadixTree:
@@ -169,11 +175,12 @@ class RadixTree:
 
     # 3. lock
 
-    def move_lock(self, old: RadixNode, new: RadixNode) -> None:
-        """Move an owner's lock from `old` to `new`. The root stands for no lock.
+    def move_lock(self, owner: LockOwner, new: RadixNode) -> None:
+        """Move an owner's lock to `new`. The root stands for no lock.
 
         A lock counts as an access, and an unlock does not.
         """
+        old, owner.last_node = self.nodes[owner.last_node], new.id
         if old is self.root and new is self.root:
             return
         self.tick += 1

@@ -30,9 +30,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core.compute.batch import Batch, Group
 from engine.core.compute.kv_cache import KVCache
-from engine.core.compute.model import ModelConfig
+from engine.core.compute.model import Batch, Group, ModelConfig
 from engine.core.compute.paged_attention import Kernel, PagedGroup, attend_with_sinks
 
 # A region gets room for this many more tokens per row than it needs, so that it seldom has to grow.

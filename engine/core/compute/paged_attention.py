@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core.compute.batch import Batch, Group
 from engine.core.compute.kv_cache import KVCache
-from engine.core.compute.model import ModelConfig
+from engine.core.compute.model import Batch, Group, ModelConfig
 
 Kernel = Callable[..., Tensor]  # with the interface of `F.scaled_dot_product_attention`
 

@@ -14,20 +14,34 @@ from typing import Any
 
 import torch
 
-from engine.core.compute.batch import Batch, make_batch
-from engine.core.compute.device import dtype_name
+from engine.core.compute.device import CPU, dtype_name
 from engine.core.compute.kv_cache import KVCache
 from engine.core.compute.mirror import Mirror, MirroredAttention
 from engine.core.compute.model import (
     Attend,
+    Batch,
+    Group,
     Model,
     ModelConfig,
     kv_bytes_per_token,
     mirror_bytes,
 )
-from engine.core.compute.sampler import probabilities, sample, score_prompts, top_logprobs
-from engine.core.compute.truncation import TokenProbs, truncated_probs
-from engine.core.runner import KVFormat, Row, Sampled
+from engine.core.compute.sampler import (
+    TokenProbs,
+    probabilities,
+    sample,
+    score_prompts,
+    top_logprobs,
+    truncated_probs,
+)
+from engine.core.runner import (
+    KVFormat,
+    LogitPosition,
+    Row,
+    Sampled,
+    attention_groups,
+    logit_positions,
+)
 from engine.core.speculation.verification import Verifier, apply_verifier, split_output
 
 
@@ -211,3 +225,62 @@ class TorchRunner:
 
         apply_verifier(self.verifier, rows, positions, results, probs=probs.tolist(), report=report)
         return results
+
+
+def make_batch(rows: Sequence[Row], block_size: int, device: torch.device = CPU) -> Batch:
+    """Lay out a step's rows, of which there must be at least one, with the tensors on `device`.
+
+    A row is sampled after its last known token and after each of its drafts. The model runs no Python
+    per token. Raises ValueError if a block table is too short for its row. vLLM's counterpart is
+    `_prepare_inputs` in `vllm/v1/worker/gpu_model_runner.py`.
+    """
+    token_ids: list[int] = []
+    positions: list[int] = []
+    slot_mapping: list[int] = []
+    first_tokens = [0] * len(rows)  # index of each row's first token in the flat batch
+    groups: list[Group] = []
+    for members in attention_groups(rows):
+        group = Group(slice(len(token_ids), 0), rows[members[0]].count, [], [], [])
+        for i in members:
+            row, block_table = rows[i], rows[i].request.block_table
+            end = row.start + row.count
+            if end > len(block_table) * block_size:
+                raise ValueError(
+                    f"request {row.request.id} has {len(block_table)} KV blocks and needs "
+                    f"{-(-end // block_size)}"
+                )
+            first_tokens[i] = len(token_ids)
+            known = end - len(row.drafts)
+            token_ids += row.request.tokens[row.start : known]
+            token_ids += row.drafts
+            for p in range(row.start, end):
+                positions.append(p)
+                slot_mapping.append(block_table[p // block_size] * block_size + p % block_size)
+            group.requests.append(row.request.id)
+            group.seq_lens.append(end)
+            group.block_tables.append(block_table)
+        group.tokens = slice(group.tokens.start, len(token_ids))
+        groups.append(group)
+
+    sampled: list[int] = []
+    scored: list[int] = []
+    has_drafts = False
+    positions_of_logits: list[LogitPosition] = []
+    for row, first in zip(rows, first_tokens, strict=True):
+        has_drafts = has_drafts or bool(row.drafts)
+        last = first + row.count - 1 - len(row.drafts)
+        for position in logit_positions(row):
+            sampled.append(last + len(position.drafts))
+            positions_of_logits.append(position)
+        if row.request.params.prompt_logprobs is not None:
+            scored += range(first, first + row.scored)
+
+    return Batch(
+        token_ids=torch.tensor(token_ids, device=device),
+        positions=torch.tensor(positions, device=device),
+        slot_mapping=torch.tensor(slot_mapping, device=device),
+        logits_indices=torch.tensor(sampled + scored, dtype=torch.int64, device=device),
+        has_drafts=has_drafts,
+        logit_positions=positions_of_logits,
+        groups=groups,
+    )

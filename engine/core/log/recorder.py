@@ -118,7 +118,7 @@ class Recorder:
                 max_tokens=params.max_tokens,
                 n=params.samples,
                 priority=request.priority,
-                sampling=params.changed(request.root),
+                sampling=params.changed(request.seed),
                 extra_key=list(request.extra_key),
                 output=list(request.tokens[request.prompt_length :]),
                 sample=request.sample,

@@ -246,8 +246,6 @@ def best(samples: Sequence[Request], params: SamplingParams) -> list[Request]:
 
     Forced tokens do not count, because the model did not choose them.
     """
-    if params.best_of is None:
-        return list(samples)
 
     def mean(request: Request) -> float:
         # Forced tokens add 0.0 to the sum.

@@ -23,6 +23,7 @@ Differs from SGLang, which has both phases: it runs prefill and decode in separa
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from engine.core.cache.kv_cache_manager import KVCacheManager
@@ -37,6 +38,7 @@ from engine.core.scheduling.policy import AdmissionLimits, Policy, hook
 from engine.core.scheduling.waiting_queue import WaitingQueue
 from engine.core.speculation.drafter import Speculation
 
+_SEATS = attrgetter("num_seqs")
 _Obstacle = tuple[v.WaitingReason, int, int]  # reason, need, have
 
 
@@ -262,9 +264,10 @@ class Scheduler:
         if defers is not None and self.waiting.is_over_limit:
             defers = None
         admit, size = None, self.config.block_size
+        seats = self.config.max_batch_size - sum(map(_SEATS, self.running))
         if self._admits is not None and not after_preemption:
             blocks = self.cache.num_available_blocks
-            limits = AdmissionLimits(self._free_seats(), plan.budget, blocks, size)
+            limits = AdmissionLimits(seats, plan.budget, blocks, size)
             with closing(self.waiting.in_order()) as candidates:
                 admit = self._admits(candidates, limits)
         deferred = 0
@@ -272,7 +275,7 @@ class Scheduler:
             for request in candidates:
                 obstacle: _Obstacle | None = ("after_preemption", 0, 0)
                 if not after_preemption:
-                    obstacle = self._batch_obstacle(plan, request)
+                    obstacle = self._batch_obstacle(plan, request, seats)
                 if obstacle is None and self.adapters and self.adapters.lacks_slot(request):
                     plan.skipped.append((request.id, "adapter_slot"))
                     deferred += 1
@@ -295,6 +298,7 @@ class Scheduler:
                     behind = len(self.waiting) - deferred - 1
                     return v.Blocked(request.id, reason, behind, need, have)
                 self._admit(request, match)
+                seats -= request.num_seqs
                 count = min(request.num_unscheduled_tokens, plan.budget, plan.longest)
                 count = self.align(request, count) if self.align else count
                 copies = self.cache.allocate_slots(request, count)
@@ -302,11 +306,10 @@ class Scheduler:
                 self._add_row(plan, request, count, copies)
         return None
 
-    def _batch_obstacle(self, plan: Plan, request: Request) -> _Obstacle | None:
-        """Return why the batch lacks seats or tokens for a request, or None if it has both."""
+    def _batch_obstacle(self, plan: Plan, request: Request, seats: int) -> _Obstacle | None:
+        """Return why the batch lacks free seats or tokens for a request, or None if it has both."""
         if self.config.batching == "static" and request.root not in self._static_batch:
             return "static_batch", 0, 0
-        seats = self._free_seats()
         if request.num_seqs > seats:
             return "batch_full", request.num_seqs, seats
         if plan.budget == 0:
@@ -358,12 +361,6 @@ class Scheduler:
             self.cache.tiers.fetch(request)
         if not resumed and self.on_served is not None:
             self.on_served(request, request.num_uncomputed_tokens, 0)
-
-    def _free_seats(self) -> int:
-        seats = self.config.max_batch_size
-        for request in self.running:
-            seats -= request.num_seqs
-        return seats
 
     def _missing_blocks(self, request: Request, held: int) -> int:
         """Count the blocks that a request with `held` blocks may still allocate for all its samples."""

@@ -9,8 +9,8 @@ Our drafters are deterministic, so q(x) = 1, and the rule becomes: accept x with
 else draw from p without x, renormalised. There is a shorter way to do exactly that: draw a token from
 p, and accept the draft if it is that token. The token is x with probability p(x), and if it is not x,
 it is distributed as p without x. A token's random number depends only on the seed, the sample and the
-position (`randomness.py`), so this draws the same tokens that would have been drawn without drafts:
-speculation changes no output, greedy or not, up to the rounding that `randomness.py` explains.
+position (`uniform`), so this draws the same tokens that would have been drawn without drafts:
+speculation changes no output, greedy or not, up to the rounding that `uniform` explains.
 
 A learner can implement the general rule as a `Verifier`, which replaces `count_accepted`.
 
@@ -23,9 +23,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from engine.core.compute.randomness import uniform
 from engine.core.compute.sampling_reference import draw
-from engine.core.runner import LogitPosition, Row, Sampled, SamplerOutput
+from engine.core.runner import LogitPosition, Row, Sampled, SamplerOutput, uniform
 
 Pick = Callable[[Sequence[float]], int]
 

@@ -58,7 +58,8 @@ class Driver:
 
     def request(self, tokens: Sequence[int], **params) -> Request:
         id_, params = next(self._ids), SamplingParams(**params)
-        return Request(id_, list(tokens), [], params, root=id_, prompt_length=len(tokens))
+        seed = id_ if params.seed is None else params.seed
+        return Request(id_, list(tokens), [], params, seed=seed, prompt_length=len(tokens))
 
     def row(
         self,

@@ -21,12 +21,12 @@ def logit_position(
         tokens=[*prompt, *output],
         texts=[],
         params=params,
-        root=seed,
+        seed=seed,
         prompt_length=len(prompt),
         end_ids=frozenset(end_ids),
         bad_word_ids=tuple(map(tuple, bad_words)),
     )
-    return LogitPosition(request, params, sample, list(drafts))
+    return LogitPosition(request, params, sample, list(drafts), len(request.tokens) + len(drafts))
 
 
 def random_logits(seed, rows, vocab, spread=3.0, ties=False):

@@ -12,12 +12,11 @@ from msgspec import structs
 from engine import Engine, EngineConfig, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute import mirror
-from engine.core.compute.batch import make_batch
 from engine.core.compute.kv_cache import KVCache
 from engine.core.compute.mirror import Mirror, MirroredAttention
 from engine.core.compute.model import ModelConfig
 from engine.core.compute.paged_attention import PagedAttention, ReferenceAttention
-from engine.core.compute.torch_runner import TorchRunner
+from engine.core.compute.torch_runner import TorchRunner, make_batch
 from engine.core.log import vocabulary as v
 from engine.core.request import Request
 from engine.core.runner import Row

@@ -10,11 +10,16 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from engine.core.compute import sampling_reference as reference
-from engine.core.compute.randomness import uniform
-from engine.core.compute.sampler import draw, process_logits, sample, score_prompts, top_logprobs
+from engine.core.compute.sampler import (
+    draw,
+    process_logits,
+    sample,
+    score_prompts,
+    top_logprobs,
+    truncated_probs,
+)
 from engine.core.compute.sampling_reference import probabilities
-from engine.core.compute.truncation import truncated_probs
-from engine.core.runner import Row
+from engine.core.runner import Row, uniform
 from engine.core.sampling_params import SamplingParams
 from tests.engine.compute.sampler_cases import (
     log_softmax,

@@ -9,10 +9,9 @@ import torch
 from engine import Engine, EngineConfig, RequestError, SamplingParams
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.core.compute import sampling_reference as reference
-from engine.core.compute.randomness import uniform
 from engine.core.compute.torch_runner import TorchRunner
 from engine.core.log.vocabulary import StepFinished
-from engine.core.runner import LogitPosition
+from engine.core.runner import LogitPosition, uniform
 from engine.core.sampling_params import StructuredOutput
 from engine.extensions.prompt_lookup import PromptLookup
 from engine.models.config_file import read_config
@@ -102,7 +101,9 @@ def test_tokens_are_those_of_the_reference_with_the_logits_of_transformers(ask, 
     request = ask.prompt(params)
     for sample, ids in enumerate(found):
         for place, logits in enumerate(output_logits(model, ids)):
-            position = LogitPosition(request, request.params, sample, ids[:place])
+            position = LogitPosition(
+                request, request.params, sample, ids[:place], len(request.tokens) + place
+            )
             number = uniform(request.seed, sample, position.position)
             assert ids[place] == reference.sample(logits.tolist(), position, number)
 

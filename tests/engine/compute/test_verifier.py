@@ -55,10 +55,10 @@ def test_greedy_text_and_accepted_drafts_are_those_of_the_engine_s_own_rule():
 
 
 def positions(seed, drafts):
-    request = Request(
-        1, [0, 1], ["", ""], SamplingParams(seed=seed, max_tokens=9), root=1, prompt_length=2
-    )
-    return [LogitPosition(request, request.params, 0, drafts[:j]) for j in range(len(drafts) + 1)]
+    request = Request(1, [0, 1], ["", ""], SamplingParams(max_tokens=9), seed=seed, prompt_length=2)
+    return [
+        LogitPosition(request, request.params, 0, drafts[:j], 2 + j) for j in range(len(drafts) + 1)
+    ]
 
 
 @pytest.mark.parametrize("ids", [[], [2, 1], [1, 0, 0]])
