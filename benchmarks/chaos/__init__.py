@@ -2,17 +2,15 @@
 
     python -m benchmarks chaos --runs 10 --seconds 40     # or: make chaos ARGS="--runs 10"
 
-Three servers run behind links that can be held, cut and slowed, and a gateway over their addresses; or,
-with `--kind ray`, three replicas on Ray, two of them on a second machine. In each run, requests of all
-kinds arrive at random times, and faults strike processes and connections. Workload, faults and times
-follow from the run's seed, which is printed. Afterwards `checks.py` compares what each client saw with
-the answers of a server without faults, folds the cluster log, and asks the servers what they hold.
-In runs with an odd seed, prefill and decode replicas are apart.
+Three servers run behind links that can be held, cut and slowed, and a gateway over their addresses. In
+each run, requests of all kinds arrive at random times, and faults strike processes and connections.
+Workload, faults and times follow from the run's seed, which is printed. Afterwards `checks.py` compares
+what each client saw with the answers of a server without faults, folds the cluster log, and asks the
+servers what they hold. In runs with an odd seed, prefill and decode replicas are apart.
 
     traffic.py   the requests, and what their clients saw
     network.py   the links between gateway and replicas
     cluster.py   the processes
-    on_ray.py    the processes of `--kind ray`
     faults.py    the faults
     checks.py    what must be true
     rounding.py  how near an answer was to another one
@@ -35,32 +33,27 @@ from typing import Annotated
 import typer
 from tqdm import tqdm
 
-from benchmarks.chaos.cluster import FAKETIME, Cluster, Listed, alone, running
-from benchmarks.chaos.faults import CLOCKS, KINDS, names_for
+from benchmarks.chaos.cluster import FAKETIME, Cluster, alone, running
+from benchmarks.chaos.faults import CLOCKS, KINDS
 from benchmarks.chaos.injected import SCENES, Few, Measured, as_markdown, check_rows, play
-from benchmarks.chaos.on_ray import OnRay
-from benchmarks.chaos.runs import FailedHop, Plan, Row, Wanted, each, plan, run, table
+from benchmarks.chaos.runs import FailedHop, Plan, Row, Wanted, plan, run, table
 from benchmarks.chaos.traffic import Question, expected, questions
 from benchmarks.harness import save
 from engine import EventLog
 from server.load.client import ask
 
 POOL = 48  # different questions
-CLUSTERS: dict[str, type[Cluster]] = {"list": Listed, "ray": OnRay}
 
 
 def main(  # noqa: PLR0917
     runs: Annotated[int, typer.Option(help="how many runs")] = 10,
     seconds: Annotated[float, typer.Option(help="how long requests arrive in a run")] = 40.0,
-    kind: Annotated[str, typer.Option(help=f"of cluster: {', '.join(CLUSTERS)}")] = "list",
     seed: Annotated[int, typer.Option(help="of the first run; the others count on")] = 0,
     rate: Annotated[float, typer.Option(help="requests per second, beside bursts")] = 2.0,
     faults: Annotated[int, typer.Option(help="faults per run")] = 6,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(KINDS)}")] = None,
     tokens: Annotated[int, typer.Option(help="tokens of the longest answers")] = 500,
-    scenario: Annotated[
-        str, typer.Option(help="random, each (fault once) or table (of failures)")
-    ] = "random",
+    scenario: Annotated[str, typer.Option(help="random or table (of failures)")] = "random",
 ) -> None:
     """Run faults under traffic; the exit status is 1 if a promise was broken."""
     known = range(len(SCENES)) if scenario == "table" else KINDS
@@ -68,8 +61,6 @@ def main(  # noqa: PLR0917
         raise typer.BadParameter(
             f"unknown: {', '.join(unknown)}; there are {', '.join(map(str, known))}"
         )
-    if kind not in CLUSTERS:
-        raise typer.BadParameter(f"kind must be of {', '.join(CLUSTERS)}, got {kind}")
     directory = Path(tempfile.mkdtemp(prefix="underglass-chaos-"))
     if scenario == "table":
         check_rows()
@@ -79,19 +70,15 @@ def main(  # noqa: PLR0917
         save("chaos-table", {"rows": [asdict(one) for one in measured]})
         broken = sum(len(one.violations) for one in measured)
     else:
-        cluster, names = CLUSTERS[kind](directory), only or names_for(kind)
-        if wrong := [name for name in names if kind not in KINDS[name].clusters]:
-            raise typer.BadParameter(f"not on a cluster of kind {kind}: {', '.join(wrong)}")
+        # Jumps of clocks are left out unless a run asks for them: libfaketime slows all its servers.
+        names = only or [name for name in KINDS if name not in CLOCKS]
+        cluster = Cluster(directory)
         if FAKETIME is None and set(names) & set(CLOCKS):
             raise typer.BadParameter("clocks jump with libfaketime: apt-get install faketime")
         cluster.jumps = not set(CLOCKS).isdisjoint(names)
-        if scenario == "each":
-            plans = each(names, seed, POOL)
-        else:
-            plans = [
-                plan(number, seconds, rate, faults, names, POOL, cluster.spared)
-                for number in range(seed, seed + runs)
-            ]
+        plans = [
+            plan(number, seconds, rate, faults, names, POOL) for number in range(seed, seed + runs)
+        ]
         pool = questions(POOL, random.Random(seed), tokens)
         rows, hops = asyncio.run(_runs(cluster, directory, plans, pool))
         for line in table(hops):

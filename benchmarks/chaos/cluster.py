@@ -1,7 +1,6 @@
-"""The cluster under test: three replicas and a gateway, whose processes are started again after faults.
+"""The cluster under test: three servers behind links, and a gateway over their addresses.
 
-Listed   three servers behind links, and a gateway over their addresses
-OnRay    in `ray.py`: two raylets as two machines
+Its processes are started again after faults.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from server.process import BackgroundServer
 from underglass import child
 
 KEY = "chaos"
-GATEWAY, MACHINE, CONTROLLER = "gateway", "machine", "controller"  # targets beside the replicas
+GATEWAY = "gateway"  # the target beside the replicas
 REPLICAS = 3
 ROLES = ("--roles", "prefill=1,decode=2")
 # Shorter than the defaults, so that a held connection is given up while the run lasts, but longer than
@@ -29,6 +28,7 @@ DEADLINES = ("--deadline", "first_token=20", "--deadline", "stream=20")
 ENGINE = ("--max-kv-tokens", "4096", "--token-budget", "128", "--threads", "1")
 _WINDOW = "2000000"  # events; nothing may leave the log before it is checked
 _POLL = 0.1
+_JOINED_WITHIN = 60.0  # seconds in which all replicas must be there again
 
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
@@ -137,64 +137,77 @@ class Replica:
 
 
 class Cluster:
-    """A gateway over three replicas, which a subclass starts.
+    """Three servers, and a gateway with `--replica`.
 
-    The targets of faults are the replicas "0", "1", "2", and GATEWAY; a subclass may have more.
+    The targets of faults are the replicas "0", "1", "2", and GATEWAY.
 
     stopped  the processes that a fault has stopped, by its target
-    spared   the replica that faults spare, if it must always be the same
     jumps    whether wall clocks can jump
     """
 
-    kind = ""
-    spared: int | None = None
-    joined_within = 60.0  # seconds in which all replicas must be there again
-
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.replicas: list[Replica] = [Replica(str(one), directory) for one in range(REPLICAS)]
         self.jumps = False
         self.clock = WallClock(directory / "clock-gateway")
         self.stopped: dict[str, list[psutil.Process]] = {}
         self.gateway: BackgroundServer | None = None
         self.url = ""
         self._options: list[str] = []
-        self._starts = 0
 
     async def start(self) -> None:
-        """Start what all runs share."""
-        raise NotImplementedError
+        """Start the servers and their links."""
+        for one in self.replicas:
+            one.clock.jumps = self.jumps
+        await asyncio.gather(*(one.link.open() for one in self.replicas))
+        await asyncio.gather(*(one.start() for one in self.replicas))
 
     async def stop(self) -> None:
         """End all processes."""
-        raise NotImplementedError
+        await self.stop_gateway()
+        await asyncio.gather(*(one.stop() for one in self.replicas))
+        await asyncio.gather(*(one.link.close() for one in self.replicas))
 
     def gateway_options(self) -> list[str]:
         """Return how the gateway finds its replicas."""
-        raise NotImplementedError
+        addresses = [part for one in self.replicas for part in ("--replica", one.link.url)]
+        return ["--cluster-key", KEY, *addresses]
 
     def processes(self, target: str) -> dict[str, psutil.Process]:
         """Return the running processes of a target, by name."""
-        assert target == GATEWAY
+        if target != GATEWAY:
+            return self.replicas[int(target)].processes()
         return {} if self.gateway is None else {GATEWAY: psutil.Process(self.gateway.process.pid)}
 
     async def start_again(self, target: str) -> None:
-        """Start what was killed, unless another process does."""
-        assert target == GATEWAY
-        await self.stop_gateway()
-        await self.restart_gateway()
+        """Start what was killed."""
+        if target == GATEWAY:
+            await self.stop_gateway()
+            await self.restart_gateway()
+            return
+        await self.replicas[int(target)].stop()
+        await self.replicas[int(target)].start()
 
-    async def until_works(self, target: str, seconds: float | None = None) -> None:
-        """Wait until a target works again. Raises TimeoutError."""
-        statuses = ("ok", "degraded") if target == GATEWAY else ("ok",)
-        await self.until_status(*statuses, seconds=seconds)
+    async def until_works(self, target: str, seconds: float = _JOINED_WITHIN) -> None:
+        """Wait until a target works again, which a server says itself. Raises TimeoutError."""
+        if target == GATEWAY:
+            await self.until_status("ok", "degraded", seconds=seconds)
+            return
+        async with asyncio.timeout(seconds):
+            while not _is_ready(await self.replicas[int(target)].health()):
+                await asyncio.sleep(_POLL)
 
     async def health(self) -> dict[str, dict[str, Any] | None]:
         """Return what each replica says about itself; None for one that does not answer."""
-        raise NotImplementedError
+        return {one.id: await one.health() for one in self.replicas}
 
     def output(self) -> str:
         """What the processes have printed."""
-        return "" if self.gateway is None else f"--- gateway\n{self.gateway.output()}"
+        texts = [] if self.gateway is None else [f"--- gateway\n{self.gateway.output()}"]
+        for one in self.replicas:
+            if one.server is not None:
+                texts.append(f"--- replica {one.id}\n{one.server.output()}")
+        return "\n".join(texts)
 
     async def start_gateway(self, *options: str) -> None:
         """Start a gateway with an empty log, and wait until all replicas have joined."""
@@ -214,11 +227,11 @@ class Cluster:
         self.gateway = await asyncio.to_thread(BackgroundServer, command)
         self.url = self.gateway.url
 
-    async def until_status(self, *statuses: str, seconds: float | None = None) -> None:
+    async def until_status(self, *statuses: str, seconds: float = _JOINED_WITHIN) -> None:
         """Wait until the gateway is in a state, "ok" if all replicas serve. Raises TimeoutError."""
         health: dict[str, Any] | None = None
         try:
-            async with asyncio.timeout(seconds or self.joined_within):
+            async with asyncio.timeout(seconds):
                 while (health := await health_of(self.url)) is None or health[
                     "status"
                 ] not in statuses:
@@ -249,67 +262,6 @@ class Cluster:
             await asyncio.to_thread(self.gateway.stop)
             _forget_clock(self.gateway.process.pid)
             self.gateway = None
-
-
-class Listed(Cluster):
-    """Three servers and a gateway with `--replica`."""
-
-    kind = "list"
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.replicas: list[Replica] = [Replica(str(one), directory) for one in range(REPLICAS)]
-
-    async def start(self) -> None:
-        """Start the servers and their links."""
-        for one in self.replicas:
-            one.clock.jumps = self.jumps
-        await asyncio.gather(*(one.link.open() for one in self.replicas))
-        await asyncio.gather(*(one.start() for one in self.replicas))
-
-    async def stop(self) -> None:
-        """See `Cluster`."""
-        await self.stop_gateway()
-        await asyncio.gather(*(one.stop() for one in self.replicas))
-        await asyncio.gather(*(one.link.close() for one in self.replicas))
-
-    def gateway_options(self) -> list[str]:
-        """See `Cluster`."""
-        addresses = [part for one in self.replicas for part in ("--replica", one.link.url)]
-        return ["--cluster-key", KEY, *addresses]
-
-    def processes(self, target: str) -> dict[str, psutil.Process]:
-        """See `Cluster`."""
-        if target == GATEWAY:
-            return super().processes(target)
-        return self.replicas[int(target)].processes()
-
-    async def start_again(self, target: str) -> None:
-        """See `Cluster`."""
-        if target == GATEWAY:
-            await super().start_again(target)
-            return
-        await self.replicas[int(target)].stop()
-        await self.replicas[int(target)].start()
-
-    async def until_works(self, target: str, seconds: float | None = None) -> None:
-        """Ask a server itself, not the gateway."""
-        if target == GATEWAY:
-            await super().until_works(target, seconds)
-            return
-        async with asyncio.timeout(seconds or self.joined_within):
-            while not _is_ready(await self.replicas[int(target)].health()):
-                await asyncio.sleep(_POLL)
-
-    async def health(self) -> dict[str, dict[str, Any] | None]:
-        """See `Cluster`."""
-        return {one.id: await one.health() for one in self.replicas}
-
-    def output(self) -> str:
-        """See `Cluster`."""
-        servers = [(one.id, one.server) for one in self.replicas if one.server is not None]
-        texts = [f"--- replica {id_}\n{server.output()}" for id_, server in servers]
-        return "\n".join([super().output(), *texts])
 
 
 def _is_ready(health: dict[str, Any] | None) -> bool:

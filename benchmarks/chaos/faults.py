@@ -15,29 +15,25 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import psutil
 
-from benchmarks.chaos.cluster import CONTROLLER, GATEWAY, MACHINE
+from benchmarks.chaos.cluster import GATEWAY, Cluster
 
 REPLICA = "replica"
-_BOTH, _LIST, _RAY = ("list", "ray"), ("list",), ("ray",)
-Act = Callable[[Any, str], Awaitable[None]]  # of a Cluster and a target
+Act = Callable[[Cluster, str], Awaitable[None]]  # of a cluster and a target
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of fault.
 
-    target    "replica", "gateway", "machine" or "controller"
-    clusters  the kinds of cluster that can have it
-    lasts     the least and the most seconds until it heals
-    heal      ends it; the harness then waits until the target works again
+    target  "replica" or "gateway"
+    lasts   the least and the most seconds until it heals
+    heal    ends it; the harness then waits until the target works again
     """
 
     target: str
-    clusters: tuple[str, ...]
     lasts: tuple[float, float]
     strike: Act
     heal: Act
@@ -71,14 +67,14 @@ class Struck:
 
 
 def _send(number: signal.Signals, *names: str) -> Act:
-    async def strike(cluster: Any, target: str) -> None:
+    async def strike(cluster: Cluster, target: str) -> None:
         _signal([one for name, one in cluster.processes(target).items() if name in names], number)
 
     return strike
 
 
 def _stop(*names: str) -> Act:
-    async def strike(cluster: Any, target: str) -> None:
+    async def strike(cluster: Cluster, target: str) -> None:
         found = [one for name, one in cluster.processes(target).items() if name in names]
         cluster.stopped[target] = found
         _signal(found, signal.SIGSTOP)
@@ -86,7 +82,7 @@ def _stop(*names: str) -> Act:
     return strike
 
 
-async def _resume(cluster: Any, target: str) -> None:
+async def _resume(cluster: Cluster, target: str) -> None:
     """Let the processes run on that were stopped, and not those that have taken their place."""
     _signal(cluster.stopped.pop(target, []), signal.SIGCONT)
 
@@ -97,30 +93,18 @@ def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None
             one.send_signal(number)
 
 
-async def _nothing(_cluster: Any, _target: str) -> None:
-    """What was killed is started again by another process."""
-
-
-async def _start_again(cluster: Any, target: str) -> None:
+async def _start_again(cluster: Cluster, target: str) -> None:
     await cluster.start_again(target)
 
 
-async def _resume_machine(cluster: Any, target: str) -> None:
-    """A raylet that was silent for long enough finds itself expelled, and ends."""
-    await _resume(cluster, target)
-    with suppress(TimeoutError):
-        await cluster.until_works(target, 20.0)
-        return
-    await cluster.start_again(target)
-
-
-async def _start_after_drain(cluster: Any, target: str) -> None:
+async def _start_after_drain(cluster: Cluster, target: str) -> None:
     server = cluster.replicas[int(target)].server
+    assert server is not None
     await asyncio.to_thread(server.stop)  # it ends when its requests have
     await cluster.start_again(target)
 
 
-async def _wait_for_engine(cluster: Any, target: str) -> None:
+async def _wait_for_engine(cluster: Cluster, target: str) -> None:
     """The server starts its engine again, but only once a minute."""
     with suppress(TimeoutError):
         await cluster.until_works(target, 20.0)
@@ -128,50 +112,46 @@ async def _wait_for_engine(cluster: Any, target: str) -> None:
     await cluster.start_again(target)
 
 
-async def _hold(cluster: Any, target: str) -> None:
+async def _hold(cluster: Cluster, target: str) -> None:
     cluster.replicas[int(target)].link.hold()
 
 
-async def _hold_some(cluster: Any, target: str) -> None:
+async def _hold_some(cluster: Cluster, target: str) -> None:
     cluster.replicas[int(target)].link.hold(every=3)
 
 
-async def _slow(cluster: Any, target: str) -> None:
+async def _slow(cluster: Cluster, target: str) -> None:
     cluster.replicas[int(target)].link.slow(20_000)
 
 
-async def _heal_link(cluster: Any, target: str) -> None:
+async def _heal_link(cluster: Cluster, target: str) -> None:
     cluster.replicas[int(target)].link.heal()
 
 
-async def _cut(cluster: Any, target: str) -> None:
+async def _cut(cluster: Cluster, target: str) -> None:
     await cluster.replicas[int(target)].link.close()
 
 
-async def _open_again(cluster: Any, target: str) -> None:
+async def _open_again(cluster: Cluster, target: str) -> None:
     await cluster.replicas[int(target)].link.open()
 
 
-async def _jump(cluster: Any, target: str) -> None:
+async def _jump(cluster: Cluster, target: str) -> None:
     """By an hour, as when a clock is set: to the past for odd replicas and the gateway."""
     clock = cluster.clock if target == GATEWAY else cluster.replicas[int(target)].clock
     clock.set(3600 if target in ("0", "2") else -3600)
 
 
-async def _jump_back(cluster: Any, target: str) -> None:
+async def _jump_back(cluster: Cluster, target: str) -> None:
     (cluster.clock if target == GATEWAY else cluster.replicas[int(target)].clock).set(0)
 
 
-async def _lose_power(cluster: Any, _target: str) -> None:
-    await asyncio.to_thread(cluster.lose_power)
-
-
-async def _fill_disk(cluster: Any, target: str) -> None:
+async def _fill_disk(cluster: Cluster, target: str) -> None:
     """No file of the processes may grow beyond 1 KB: writing fails, as on a full disk."""
     _limit_files(cluster.processes(target), 1024)
 
 
-async def _free_disk(cluster: Any, target: str) -> None:
+async def _free_disk(cluster: Cluster, target: str) -> None:
     _limit_files(cluster.processes(target), -1)
 
 
@@ -185,39 +165,24 @@ CLOCKS = ("jump-clock", "jump-gateway-clock")  # they need libfaketime
 FULL_GATEWAY_DISK = "full-gateway-disk"
 _KILL, _TERM = signal.SIGKILL, signal.SIGTERM
 KINDS: dict[str, Kind] = {
-    "kill-server": Kind(REPLICA, _BOTH, (0, 3), _send(_KILL, "server"), _start_again),
-    "drain-server": Kind(REPLICA, _LIST, (1, 4), _send(_TERM, "server"), _start_after_drain),
-    "kill-engine": Kind(REPLICA, _BOTH, (0, 1), _send(_KILL, "engine"), _wait_for_engine),
-    "stop-server": Kind(REPLICA, _BOTH, (1, 8), _stop("server"), _resume),
-    "stop-engine": Kind(REPLICA, _BOTH, (1, 8), _stop("engine"), _resume),
+    "kill-server": Kind(REPLICA, (0, 3), _send(_KILL, "server"), _start_again),
+    "drain-server": Kind(REPLICA, (1, 4), _send(_TERM, "server"), _start_after_drain),
+    "kill-engine": Kind(REPLICA, (0, 1), _send(_KILL, "engine"), _wait_for_engine),
+    "stop-server": Kind(REPLICA, (1, 8), _stop("server"), _resume),
+    "stop-engine": Kind(REPLICA, (1, 8), _stop("engine"), _resume),
     # A machine that sleeps: when it wakes up, its clock has jumped.
-    "sleep": Kind(REPLICA, _BOTH, (1, 8), _stop("server", "engine", "actor"), _resume),
-    "hold-connections": Kind(REPLICA, _LIST, (1, 8), _hold, _heal_link),
-    "hold-some": Kind(REPLICA, _LIST, (1, 25), _hold_some, _heal_link),
-    "cut-connections": Kind(REPLICA, _LIST, (0, 4), _cut, _open_again),
-    "slow-connections": Kind(REPLICA, _LIST, (2, 8), _slow, _heal_link),
-    "full-disk": Kind(REPLICA, _LIST, (2, 6), _fill_disk, _free_disk),
-    "jump-clock": Kind(REPLICA, _LIST, (2, 6), _jump, _jump_back),
-    "jump-gateway-clock": Kind(GATEWAY, _LIST, (2, 6), _jump, _jump_back),
-    "kill-actor": Kind(REPLICA, _RAY, (0, 1), _send(_KILL, "actor"), _nothing),
-    "stop-actor": Kind(REPLICA, _RAY, (1, 8), _stop("actor"), _resume),
-    "kill-machine": Kind(MACHINE, _RAY, (0, 5), _send(_KILL, "raylet", "block"), _start_again),
-    "lose-power": Kind(MACHINE, _RAY, (0, 5), _lose_power, _start_again),
-    "stop-raylet": Kind(MACHINE, _RAY, (1, 8), _stop("raylet"), _resume_machine),
-    "kill-controller": Kind(CONTROLLER, _RAY, (0, 1), _send(_KILL, "controller"), _nothing),
-    "stop-controller": Kind(CONTROLLER, _RAY, (1, 8), _stop("controller"), _resume),
-    FULL_GATEWAY_DISK: Kind(GATEWAY, _BOTH, (2, 6), _fill_disk, _free_disk),
-    "stop-gateway": Kind(GATEWAY, _BOTH, (0.5, 3), _stop("gateway"), _resume),
-    "kill-gateway": Kind(GATEWAY, _BOTH, (0, 1), _send(_KILL, "gateway"), _start_again),
+    "sleep": Kind(REPLICA, (1, 8), _stop("server", "engine"), _resume),
+    "hold-connections": Kind(REPLICA, (1, 8), _hold, _heal_link),
+    "hold-some": Kind(REPLICA, (1, 25), _hold_some, _heal_link),
+    "cut-connections": Kind(REPLICA, (0, 4), _cut, _open_again),
+    "slow-connections": Kind(REPLICA, (2, 8), _slow, _heal_link),
+    "full-disk": Kind(REPLICA, (2, 6), _fill_disk, _free_disk),
+    "jump-clock": Kind(REPLICA, (2, 6), _jump, _jump_back),
+    "jump-gateway-clock": Kind(GATEWAY, (2, 6), _jump, _jump_back),
+    FULL_GATEWAY_DISK: Kind(GATEWAY, (2, 6), _fill_disk, _free_disk),
+    "stop-gateway": Kind(GATEWAY, (0.5, 3), _stop("gateway"), _resume),
+    "kill-gateway": Kind(GATEWAY, (0, 1), _send(_KILL, "gateway"), _start_again),
 }
-
-
-def names_for(cluster: str) -> list[str]:
-    """Return the faults that a kind of cluster can have.
-
-    Jumps of clocks are left out unless a run asks for them: libfaketime slows all its servers.
-    """
-    return [name for name, kind in KINDS.items() if cluster in kind.clusters and name not in CLOCKS]
 
 
 def draw(
@@ -241,7 +206,7 @@ def draw(
     return sorted(faults, key=lambda one: one.at)
 
 
-async def inject(cluster: Any, faults: Sequence[Fault], began: float) -> list[Struck]:
+async def inject(cluster: Cluster, faults: Sequence[Fault], began: float) -> list[Struck]:
     """Let all faults strike and heal; return what happened. The run began at `began`."""
     by_target: dict[str, list[Fault]] = {}
     for fault in faults:
@@ -250,7 +215,7 @@ async def inject(cluster: Any, faults: Sequence[Fault], began: float) -> list[St
     return sorted((one for its in struck for one in its), key=lambda one: one.at)
 
 
-async def _in_turn(cluster: Any, faults: Sequence[Fault], began: float) -> list[Struck]:
+async def _in_turn(cluster: Cluster, faults: Sequence[Fault], began: float) -> list[Struck]:
     struck = list[Struck]()
 
     def now() -> float:

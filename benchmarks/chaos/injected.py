@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos.checks import check_answers, check_kv, check_log
-from benchmarks.chaos.cluster import KEY, REPLICAS, ROLES, Listed, Replica
+from benchmarks.chaos.cluster import KEY, REPLICAS, ROLES, Cluster, Replica
 from benchmarks.chaos.rounding import ROUNDING
 from benchmarks.chaos.runs import Wanted, story
 from benchmarks.chaos.traffic import Outcome, Question, send
@@ -40,7 +40,7 @@ _DEADLINE = re.compile(r"no answer within ([\d.]+) s")
 _CODE = re.compile(r"`([a-z]+_[a-z_]+)`")
 
 
-class Few(Listed):
+class Few(Cluster):
     """Three servers that can be poisoned. A gateway knows the first `count` of them."""
 
     def __init__(self, directory: Path) -> None:

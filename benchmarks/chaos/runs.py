@@ -17,7 +17,7 @@ from benchmarks.chaos.checks import (
     check_sentences,
 )
 from benchmarks.chaos.cluster import GATEWAY, REPLICAS, ROLES, Cluster
-from benchmarks.chaos.faults import FULL_GATEWAY_DISK, KINDS, REPLICA, Fault, Struck, draw, inject
+from benchmarks.chaos.faults import FULL_GATEWAY_DISK, Fault, Struck, draw, inject
 from benchmarks.chaos.rounding import Judge, known
 from benchmarks.chaos.traffic import Answer, Outcome, Question, send
 from engine import EventLog
@@ -119,20 +119,6 @@ def table(hops: Sequence[FailedHop]) -> list[dict[str, Any]]:
     ]
 
 
-def each(names: Sequence[str], seed: int, pool: int) -> list[Plan]:
-    """Return two short runs for each fault, which strikes replica 0: with and without roles."""
-    plans = list[Plan]()
-    for name in names:
-        for roles in (False, True):
-            dice, kind = random.Random(seed), KINDS[name]
-            target = "0" if kind.target == REPLICA else kind.target
-            times = sorted(dice.uniform(0, 5) for _ in range(30))
-            asked = [dice.randrange(pool) for _ in times]
-            fault = Fault(3.0, name, target, kind.lasts[1])
-            plans.append(Plan(len(plans), roles, [fault], times, asked))
-    return plans
-
-
 def plan(  # noqa: PLR0917
     seed: int,
     seconds: float,
@@ -140,12 +126,10 @@ def plan(  # noqa: PLR0917
     faults: int,
     names: Sequence[str],
     pool: int,
-    spared: int | None = None,
 ) -> Plan:
     """Draw a run from its seed: `rate` requests per second, and a burst just before each fault."""
     dice = random.Random(seed)
-    spared = dice.randrange(REPLICAS) if spared is None else spared
-    struck = draw(dice, faults, seconds, names, spared=spared)
+    struck = draw(dice, faults, seconds, names, spared=dice.randrange(REPLICAS))
     times, at = list[float](), 0.0
     while (at := at + dice.expovariate(rate)) < seconds:
         times.append(at)
