@@ -286,7 +286,7 @@ def bench(
     target = target or gpu()
     goals = Slo.parse(slo) if isinstance(slo, str) else slo
     if len({one.name for one in candidates}) < len(candidates) or not candidates:
-        raise ConfigError("candidates must be at least one, and each must be named once")
+        raise ConfigError("name at least one candidate, and each of them once")
     if not 2 <= windows <= MAX_WINDOWS or requests < 2:
         raise ValueError(f"windows must be 2 to {MAX_WINDOWS}, and requests at least 2")
     if not loads or not all(0 < one < float("inf") for one in loads):

@@ -11,7 +11,7 @@ from underglass.commands.read_log import read_named
 
 def infer(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A recording of SGLang's scheduler.")],
-    out: Annotated[Path, typer.Argument(help="The log to write.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The log to write.")],
 ) -> None:
     """Add block tables, hits, the prefix tree and evictions to a recording of SGLang.
 

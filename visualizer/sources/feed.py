@@ -199,9 +199,12 @@ class Lines:
         if self._damaged:
             return f"the gzip data is damaged {where}, so the rest cannot be read: {self._damaged}"
         if self._packed and not self._inflate.eof:
-            return f"the gzip file was cut off {where}: how much is missing is unknown"
-        torn = len(self.rest)
-        return f"the file was cut off {where}, {torn:,} bytes into the next one" if torn else ""
+            return f"the gzip file was cut off {where}, or is still written: what is missing is unknown"
+        if not (torn := len(self.rest)):
+            return ""
+        return (
+            f"the file was cut off {where}, {torn:,} bytes into the next one, or is still written"
+        )
 
     def _split(self, piece: bytes) -> Iterator[bytes]:
         first, *others = piece.split(b"\n")

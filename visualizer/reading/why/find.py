@@ -57,6 +57,8 @@ def request_named(names: Mapping[int, str], key: int | str) -> int:
     """
     if key in names:
         return int(key)
+    if isinstance(key, str):  # an argument's bytes that are not UTF-8 are in no label
+        key = key.encode("utf-8", "backslashreplace").decode()
     if isinstance(names, IndexedNames) and (found := _named(names.near(str(key)), key)) is not None:
         return found
     if (found := _named(names, key)) is not None:
@@ -70,7 +72,7 @@ def request_named(names: Mapping[int, str], key: int | str) -> int:
     )
     if near and not str(key).isdigit():
         known = f"similar: {', '.join(near[:_MOST])}"
-    raise WhyError(f"request: {key!r} is not in this log; {known}")
+    raise WhyError(f"request: {key!r:.99} is not in this log; {known}")
 
 
 def _named(names: Mapping[int, str], key: int | str) -> int | None:
