@@ -37,6 +37,7 @@ from engine.simulation.capacity.served import served_in
 from engine.simulation.capacity.slo import Slo
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.devices import PCIE, Device, DeviceRunner, Division, Machine
+from engine.simulation.measures import percent_change
 from engine.simulation.proposals import KNOWN
 from engine.simulation.quantile import quantile
 from engine.simulation.simulate import simulate
@@ -220,7 +221,7 @@ class Bench:
                 told = cell.against_first(name, at)
                 change = ""
                 if told is not None and told.change:
-                    change = f" ({'' if told.is_told else '~'}{told.change:+.0%})"
+                    change = f" ({'' if told.is_told else '~'}{percent_change(told.change)})"
                 line.append(_figure(cell.mean(name, at)) + change)
             table.append(line)
         return table

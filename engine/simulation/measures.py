@@ -256,6 +256,12 @@ def percentiles(name: str, found: Iterable[float | None]) -> dict[str, float | N
     return {label: quantile(values, one) if values else None for label, one in shares.items()}
 
 
+def percent_change(change: float) -> str:
+    """Return a relative change in words: "+12%", "-3%", or "±0%" where it is below half a percent."""
+    words = f"{change:+.0%}"
+    return "±0%" if words[1:] == "0%" else words
+
+
 def _block_size(log: EventLog) -> int:
     started = started_of(log)
     return int(started.settings["block_size"]) if started else 0

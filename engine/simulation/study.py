@@ -24,7 +24,7 @@ from engine.core.log import vocabulary as v
 from engine.core.log.log import EventLog
 from engine.simulation.fit import HeldBack, fit, held_back
 from engine.simulation.log_part import LogPart, started_of, unended_requests
-from engine.simulation.measures import Measure, measures
+from engine.simulation.measures import Measure, measures, percent_change
 from engine.simulation.recorded_drafts import LOOKAHEAD, NUM_DRAFTS, SLOTS, Drafting, drafting_of
 from engine.simulation.replayable import has_unknown
 from engine.simulation.reproduced import Reproduced, reproduced
@@ -295,7 +295,7 @@ def _change(value: float | None, base: float | None, *, is_within: bool) -> str:
     change = _relative(value, base)
     if change is None or change == 0:
         return ""
-    return f" ({'~' if is_within else ''}{change:+.0%})"
+    return f" ({'~' if is_within else ''}{percent_change(change)})"
 
 
 def _figure(value: float | None) -> str:

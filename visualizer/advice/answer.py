@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from engine.simulation.measures import percent_change
 from engine.simulation.step_times import KindError
 from visualizer.advice.goal import THROUGHPUT, Goal, in_unit
 from visualizer.advice.moves import HARDWARE, value_words
@@ -43,7 +44,7 @@ class Predicted(msgspec.Struct, frozen=True):
             for one in (self.recorded, self.predicted, (self.high - self.low) / 2)
         )
         error = f" ± {error}" if self.high > self.low else ""
-        change = f" ({self.predicted / self.recorded - 1:+.0%})" if self.recorded else ""
+        change = f" ({percent_change(self.predicted / self.recorded - 1)})" if self.recorded else ""
         if self.limit is not None:
             change += (
                 ": meets the goal"

@@ -57,7 +57,9 @@ def capacity(sweeps: Sweep | Mapping[str, Sweep], *, theme: str | None = None) -
     drawn.update_xaxes(type="log", **_ticks(named))
     drawn.update_xaxes(title_text="requests per second offered (logarithmic)", row=2)
     drawn.update_yaxes(title_text="requests/s answered", row=1)
-    drawn.update_yaxes(title_text="TTFT (ms, logarithmic)", type="log", dtick=1, row=2)
+    drawn.update_yaxes(
+        title_text="TTFT (ms, logarithmic)", type="log", dtick=1, tickformat=",", row=2
+    )
     return drawn
 
 

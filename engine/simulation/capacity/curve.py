@@ -14,6 +14,7 @@ from engine.simulation.capacity.point import SHARES, Point
 from engine.simulation.capacity.rates import is_saturated, knee, usable
 from engine.simulation.capacity.served import Served
 from engine.simulation.capacity.slo import Slo
+from engine.simulation.measures import percent_change
 
 COMPARED = tuple((name, share) for name in ("ttft", "itl", "e2e") for share in SHARES)
 
@@ -265,7 +266,7 @@ def compared(first: Sweep, second: Sweep) -> str:
         points = [getattr(one, attribute) for one in (first, second)]
         values = [None if point is None else getattr(point, value) for point in points]
         before, after = values
-        change = f"{after / before - 1:+.0%}" if before and after else "-"
+        change = percent_change(after / before - 1) if before and after else "-"
         lines.append([label, *map(_figure, values), change])
     rows = relative_errors(first, second)
     said = aligned(lines)
@@ -276,7 +277,7 @@ def compared(first: Sweep, second: Sweep) -> str:
     heads = [f"{name} p{100 * share:.0f}" for name, share in COMPARED]
     errors = [["rate/s", *heads]]
     errors += [
-        [f"{rate:g}", *(f"{row[head]:+.0%}" if head in row else "-" for head in heads)]
+        [f"{rate:g}", *(percent_change(row[head]) if head in row else "-" for head in heads)]
         for rate, row in rows
     ]
     below = [row for rate, row in rows if not first.is_saturated(_point(first, rate))]

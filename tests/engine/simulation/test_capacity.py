@@ -177,7 +177,7 @@ def test_a_sweep_is_the_same_after_it_was_saved(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
     assert again.with_slo("ttft<1ms").usable is None
     assert all(not any(map(abs, row.values())) for _, row in relative_errors(again, again))
-    assert compared(found, again).count("+0%") >= 9 * len(found.points)
+    assert compared(found, again).count("±0%") >= 9 * len(found.points)
     (tmp_path / "rows.jsonl").write_bytes(b"".join(found.lines()) + b'{"rate": "fast"}\n')
     lines = 2 + sum(len(point.rows) for point in found.points)
     with raises_naming(SweepError, f"line {lines}", "rate"):

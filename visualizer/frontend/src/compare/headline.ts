@@ -91,8 +91,8 @@ function notCounted({ names, totals }: Facts, ends: number[], kind: Axis["kind"]
   return ` Only busy time counts: ${a} paused or idle in ${names[0]} and ${b} in ${names[1]} do not.`;
 }
 
-/** " (± 70 ms)": the error of a predicted end. */
+/** " (± 70 ms)": the error of a predicted end, if it has one. */
 function margin(ends: number[], { share }: Facts["end_noise"], kind: Axis["kind"]) {
-  if (kind !== "time") return "";
+  if (kind !== "time" || share === 0) return "";
   return share == null ? " (± unknown)" : ` (± ${gapSize(share * Math.max(...ends), kind)})`;
 }
