@@ -124,7 +124,7 @@ export class Stream {
     }
     paintSwatch(this.swatch, board.theme, model.laneOf(span.id, board.store.step));
     const [first] = span.tokenSteps;
-    const end = model.measures.end[first - model.firstStep];
+    const end = model.measures.end.at(first - model.firstStep);
     if (this.ttft === null && first && span.arrivedAt !== null && end) {
       this.ttft = (end - span.arrivedAt) / 1000;
     }

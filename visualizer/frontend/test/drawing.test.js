@@ -172,7 +172,7 @@ test("the seats of a step are grey while taken and outlined while empty", () => 
     ({ kind, paint, x }) => kind === "frame" && paint === rule && Math.abs(x - taken.x) < 2,
   );
   const { max_batch_size: all } = model.settings;
-  const share = model.measures.seats[0] / all;
+  const share = model.measures.seats.at(0) / all;
   assert.ok(Math.abs(taken.height / (taken.height + empty.height + 1) - share) < 1e-9);
 });
 

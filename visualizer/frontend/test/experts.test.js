@@ -33,7 +33,7 @@ test("a frame has the loads of its step and the sums up to it", () => {
     assert.deepEqual(story.loads.layers, unpacked(expert_loads));
     sums = added(sums, story.loads.layers);
     assert.deepEqual(state.expertLoads, sums);
-    assert.equal(total(story.loads.layers), 8 * 2 * model.measures.tokens[step - 1]);
+    assert.equal(total(story.loads.layers), 8 * 2 * model.measures.tokens.at(step - 1));
   }
   assert.deepEqual(model.expertLoads, sums);
 });

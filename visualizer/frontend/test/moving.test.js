@@ -13,7 +13,7 @@ const found = (query) => [...find(model, query, 30)].filter(Boolean);
 
 test("the sums of a range are those of its measures, and the sums of all steps those of the run", () => {
   const whole = aggregate(model, model.firstStep, model.lastStep);
-  const sum = (name) => model.measures[name].reduce((total, value) => total + value, 0);
+  const sum = (name) => [...model.measures[name]].reduce((total, value) => total + value, 0);
   for (const name of ["tokens", "prefill", "decode", "catchup", "preempted", "evicted", "found"])
     assert.equal(whole[name], sum(name), name);
   assert.equal(whole.tokens, whole.prefill + whole.decode + whole.catchup);
@@ -28,13 +28,13 @@ test("means cover the requests that finish in the range, with the log's times", 
   const span = model.request(3);
   const { step } = span.finished;
   const { end, start } = model.measures;
-  const at = (one) => end[one - model.firstStep];
+  const at = (one) => end.at(one - model.firstStep);
   const { ttft, itl, finished, wall } = aggregate(model, step, step);
   assert.equal(finished, 1);
   assert.equal(ttft, at(span.tokenSteps[0]) - span.arrivedAt);
   const gaps = span.tokenSteps.slice(1).map((one, i) => at(one) - at(span.tokenSteps[i]));
   assert.ok(Math.abs(itl - gaps.reduce((a, b) => a + b) / gaps.length) < 1e-6);
-  assert.equal(wall, at(step) - start[step - model.firstStep]);
+  assert.equal(wall, at(step) - start.at(step - model.firstStep));
   const text = rangeWords(model, [step, step]);
   assertNames(text, step, 7.5, 1, duration(ttft), duration(itl));
 });
@@ -81,7 +81,7 @@ test("every kind of event is found where it happened", () => {
   const hits = ({ admissions }) => admissions.filter((a) => a.found).map((a) => a.step);
   assert.deepEqual(steps("hit"), all(hits));
   const { evicted, length } = model.measures;
-  const evictions = [...Array(length).keys()].filter((i) => evicted[i]).map((i) => i + 1);
+  const evictions = [...Array(length).keys()].filter((i) => evicted.at(i)).map((i) => i + 1);
   assert.deepEqual(steps("evicted"), evictions);
 });
 

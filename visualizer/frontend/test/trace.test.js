@@ -21,7 +21,10 @@ for (const [name, log] of [
     assert.equal(steps.length, model.stepCount);
     steps.slice(1).forEach(({ ts }, i) => assert.ok(ts >= steps[i].ts + steps[i].dur));
     const isTimed = model.waterfall.unit === "us";
-    assert.equal(steps[0].dur, isTimed ? model.measures.end[0] - model.measures.start[0] : 1000);
+    assert.equal(
+      steps[0].dur,
+      isTimed ? model.measures.end.at(0) - model.measures.start.at(0) : 1000,
+    );
     for (const { id, name: who } of model.requests) {
       const track = traceEvents.filter(({ pid, tid }) => pid === 2 && tid === id);
       const [head, whole, ...causes] = track;
@@ -45,9 +48,9 @@ test("the counters are the measures of the strip", () => {
   const { traceEvents } = parsed(model);
   let last = null;
   for (let i = 0; i < model.stepCount; i += 1) {
-    const at = measures.start[i];
+    const at = measures.start.at(i);
     last = traceEvents.find(({ name, ts }) => name === "KV blocks" && ts === at)?.args ?? last;
     const { used, cached, free } = measures;
-    assert.deepEqual(last, { used: used[i], cached: cached[i], free: free[i] });
+    assert.deepEqual(last, { used: used.at(i), cached: cached.at(i), free: free.at(i) });
   }
 });

@@ -38,25 +38,25 @@ export function describeStep(model: Model, step: number) {
   const i = step - model.firstStep;
   const { tokens, prefill, decode, used, cached, free, waiting, start, end, happened, drafting } =
     model.measures;
-  const took = end[i] - start[i];
+  const took = end.at(i) - start.at(i);
   const computed = lacks(model, "scheduled_tokens")
     ? ""
-    : `: ${plural(tokens[i], "token")}, ${prefill[i]} prefill, ${decode[i]} decode`;
+    : `: ${plural(tokens.at(i), "token")}, ${prefill.at(i)} prefill, ${decode.at(i)} decode`;
   const memory = [
-    !lacks(model, "block_tables") && `${used[i]} blocks used`,
-    !lacks(model, "prefix_tree") && `${cached[i]} cached`,
-    !lacks(model, "free_blocks") && `${free[i]} free`,
+    !lacks(model, "block_tables") && `${used.at(i)} blocks used`,
+    !lacks(model, "prefix_tree") && `${cached.at(i)} cached`,
+    !lacks(model, "free_blocks") && `${free.at(i)} free`,
   ].filter(Boolean);
-  const queue = !lacks(model, "queue") && `${waiting[i]} waiting`;
+  const queue = !lacks(model, "queue") && `${waiting.at(i)} waiting`;
   const lines = [`step ${step}${computed}`];
   const counts = [memory.join(", "), queue].filter(Boolean).join("; ");
   if (counts) lines.push(counts);
-  const words = happenedWords(happened[i]);
+  const words = happenedWords(happened.at(i));
   if (words) lines.push(words);
   for (const gap of model.gaps.get(step) ?? []) lines.push(gapWords(gap));
   if (model.settings.async_scheduling) lines.push(...describeOverlap(model, step));
   else if (took > 0) {
-    const draft = drafting[i] > 0 ? `, ${duration(drafting[i])} of it the draft model` : "";
+    const draft = drafting.at(i) > 0 ? `, ${duration(drafting.at(i))} of it the draft model` : "";
     lines.push(`took ${halfDot(model, "step_times")}${duration(took)}${draft}`);
   }
   return lines;
@@ -65,8 +65,8 @@ export function describeStep(model: Model, step: number) {
 /** Asynchronous scheduling: how long the step was scheduled and computed, and what was computed meanwhile. */
 function describeOverlap({ measures, firstStep }: Model, step: number) {
   const i = step - firstStep;
-  const scheduling = measures.scheduled[i] - measures.start[i];
-  const pass = measures.ready[i] - measures.launched[i];
+  const scheduling = measures.scheduled.at(i) - measures.start.at(i);
+  const pass = measures.ready.at(i) - measures.launched.at(i);
   const lines = [overlapWords(measures.computed(step))];
   if (scheduling >= 0)
     lines.push(

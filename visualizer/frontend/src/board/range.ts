@@ -13,7 +13,7 @@ export function aggregate(model: Model, from: number, to: number) {
   const { measures, firstStep } = model;
   const total = (name: CountName) => {
     let sum = 0;
-    for (let i = from - firstStep; i <= to - firstStep; i += 1) sum += measures[name][i];
+    for (let i = from - firstStep; i <= to - firstStep; i += 1) sum += measures[name].at(i);
     return sum;
   };
   const inside = (step: number) => step >= from && step <= to;
@@ -25,7 +25,7 @@ export function aggregate(model: Model, from: number, to: number) {
     hits += span.admissions.filter(({ step, found }) => found && inside(step)).length;
     if (!span.finished || !inside(span.finished.step)) continue;
     finished += 1;
-    const times = span.tokenSteps.map((step) => measures.end[step - firstStep]);
+    const times = span.tokenSteps.map((step) => measures.end.at(step - firstStep));
     if (times.length && span.arrivedAt != null) ttfts.push(times[0] - span.arrivedAt);
     if (times.length > 1) gaps.push((times[times.length - 1] - times[0]) / (times.length - 1));
   }
@@ -39,7 +39,7 @@ export function aggregate(model: Model, from: number, to: number) {
     finished,
     ttft: mean(ttfts),
     itl: mean(gaps),
-    wall: measures.end[to - firstStep] - measures.start[from - firstStep],
+    wall: measures.end.at(to - firstStep) - measures.start.at(from - firstStep),
   };
 }
 

@@ -85,8 +85,8 @@ function* numbered(model: Model, wanted: string, cursor: number): Generator<Foun
 function* evictions(model: Model): Generator<Found> {
   const { evicted } = model.measures;
   for (let i = 0; i < evicted.length; i += 1) {
-    const text = `${evicted[i]} block${evicted[i] === 1 ? "" : "s"} evicted`;
-    if (evicted[i]) yield { kind: "evicted", text, step: model.firstStep + i };
+    const text = `${evicted.at(i)} block${evicted.at(i) === 1 ? "" : "s"} evicted`;
+    if (evicted.at(i)) yield { kind: "evicted", text, step: model.firstStep + i };
   }
 }
 

@@ -145,7 +145,7 @@ function latency({ step, model }: Frame, { store }: Shown, tokens: 0 | 1) {
   if (!span) return "no request is selected";
   const at = span.tokenSteps
     .filter((one) => one <= step)
-    .map((one) => model.measures.end[one - model.firstStep]);
+    .map((one) => model.measures.end.at(one - model.firstStep));
   if (at.length <= tokens) return `${span.name} has ${count(at.length, "token")}`;
   const [from, to] = tokens ? at.slice(-2) : [span.arrivedAt ?? NaN, at[0]];
   if (!(to >= from)) return "this log has no times";

@@ -267,14 +267,14 @@ export function seatsAt(replica: Replica, at: number) {
   const { seats, running } = model.measures;
   // Between two steps, requests that ended in the first have left.
   const taken = at < axis.end(step) ? seats : running;
-  return { taken: taken[step - model.firstStep], all };
+  return { taken: taken.at(step - model.firstStep), all };
 }
 
 /** The requests that wait on a replica at a time. */
 export function queueAt(replica: Replica, at: number) {
   const run = replica.stayAt(at) && !replica.deathAt(at) ? replica.runAt(at) : null;
   if (!run?.axis || at < run.axis.from) return 0;
-  return run.model.measures.waiting[run.stepAt(at) - run.model.firstStep];
+  return run.model.measures.waiting.at(run.stepAt(at) - run.model.firstStep);
 }
 
 /** When the last step of an engine ended that has requests and takes no step for long; null if it works or is idle. */

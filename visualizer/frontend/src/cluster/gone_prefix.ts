@@ -40,7 +40,7 @@ function search(model: ClusterModel, route: Route): GonePrefix | null {
   const { measures, firstStep } = log;
   let left = SEARCHED;
   for (let step = span.admissions[0].step; step >= firstStep && left > 0; step -= 1) {
-    if (!measures.evicted[step - firstStep]) continue;
+    if (!measures.evicted.at(step - firstStep)) continue;
     left -= 1;
     const state = step > firstStep ? log.stateAt(step - 1) : null;
     if (!state) break;

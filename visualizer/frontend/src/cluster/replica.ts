@@ -140,13 +140,13 @@ export class Run {
   /** When a step ended; NaN if the log does not say. */
   endOf(step: number) {
     const { measures, firstStep } = this.model;
-    return (measures.end[step - firstStep] ?? NaN) + this.offset;
+    return measures.end.at(step - firstStep) + this.offset;
   }
 
   /** When a step began. */
   startOf(step: number) {
     const { measures, firstStep } = this.model;
-    return (measures.start[step - firstStep] ?? NaN) + this.offset;
+    return measures.start.at(step - firstStep) + this.offset;
   }
 
   /** A request's span by its id here. */

@@ -261,7 +261,7 @@ export class ReplicaGroup extends Part<ReplicaBoard> {
     let end = -Infinity;
     for (let step = scale.first; step <= scale.last; step += 1) {
       const x = scale.x(step);
-      if (!measures.evicted[step - firstStep] || x < scale.left || x < end) continue;
+      if (!measures.evicted.at(step - firstStep) || x < scale.left || x < end) continue;
       painter.tip(x, HEAD - 4, "down", theme.ink, TRIANGLE);
       painter.tip(x, HEAD - 6, "down", theme.ground, TRIANGLE - 4);
       end = x + TRIANGLE;

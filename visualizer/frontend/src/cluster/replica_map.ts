@@ -131,4 +131,4 @@ export class ReplicaMap extends Part<ReplicaBoard> {
 }
 
 /** How many blocks the run has used. */
-const usedIn = ({ measures }: Model) => Math.max(1, measures.reach.at(-1) ?? 1);
+const usedIn = ({ measures }: Model) => measures.reach.at(measures.length - 1) || 1;

@@ -159,8 +159,8 @@ function columnsOf({ measures, firstStep, stepCount }: Model, scale: Scale) {
     const before = columns.at(-1);
     if (before && right - before.left < 1) {
       before.right = right;
-      before.value = Math.max(before.value, measures.used[i]);
-    } else columns.push({ step, left, right, value: measures.used[i] });
+      before.value = Math.max(before.value, measures.used.at(i));
+    } else columns.push({ step, left, right, value: measures.used.at(i) });
   }
   return columns;
 }

@@ -54,7 +54,7 @@ const MOSTLY = 0.7; // with this share of blocks in use, all have a cell
  */
 export function usedGrid({ settings, measures }: Model, width: number, top: number = 0): BlockGrid {
   const { num_blocks: all } = settings;
-  const used = Math.max(1, measures.reach[measures.reach.length - 1] ?? 1);
+  const used = Math.max(1, measures.reach.at(measures.reach.length - 1) || 1);
   const whole = blockGrid(all, width, top);
   if (used >= MOSTLY * all) return { ...whole, count: all, rest: 0 };
   const { columns } = blockGrid(used, width, top);

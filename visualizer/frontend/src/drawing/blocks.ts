@@ -65,7 +65,7 @@ export function claimOf(frame: Frame, model: Model, selected: number | null) {
 /** Draws all blocks. */
 export function drawBlocks(painter: CanvasPainter, scene: MapScene) {
   const { frame, grid, claim, model } = scene;
-  const reach = model.measures.reach[frame.step - model.firstStep];
+  const reach = model.measures.reach.at(frame.step - model.firstStep);
   const cells = frame.blocks.slice(0, Math.min(grid.count, reach));
   const chosen = !scene.untouched && claim.held.size + claim.lost.size > 0;
   const isMine = ({ id }: Block) => claim.held.has(id) || claim.lost.has(id);

@@ -34,7 +34,7 @@ export function drawMemoryArea(
   const last = Math.min(scale.last, lastStep);
   for (let step = Math.max(firstStep, scale.first); step <= last; step += 1) {
     const index = step - firstStep;
-    const [used, cached] = [measures.used[index] * unit, measures.cached[index] * unit];
+    const [used, cached] = [measures.used.at(index) * unit, measures.cached.at(index) * unit];
     const [x, width] = [scale.x(step), scale.width + 0.3];
     painter.fill(x, bottom - used, width, used, theme.used);
     painter.fill(x, bottom - used - cached, width, cached, painter.hatch(theme.hatch));

@@ -51,9 +51,9 @@ function momentsIn({ measures: { happened } }: Model, from: number, to: number) 
   const counts: Map<MomentKind, number> = new Map();
   let bits = 0;
   for (let i = from; i <= to; i += 1) {
-    const kind = momentKind(happened[i]);
+    const kind = momentKind(happened.at(i));
     if (!kind) continue;
-    bits |= happened[i];
+    bits |= happened.at(i);
     counts.set(kind, 1 + (counts.get(kind) ?? 0));
   }
   return { bits, counts };

@@ -89,7 +89,7 @@ function timesOf(
   column: number,
 ): { scheduler: Extent; pass: (step: number) => Extent } {
   const at = (name: TimeName, step: number) =>
-    Number(scale.moment(measures[name][step - firstStep]));
+    Number(scale.moment(measures[name].at(step - firstStep)));
   const since = (from: number, to: number): Extent => [from, Math.max(to, from + TICK)];
   return {
     scheduler: since(at("start", column), at("scheduled", column)),

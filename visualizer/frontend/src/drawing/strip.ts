@@ -5,6 +5,7 @@
  * overview of the whole log, with a window that marks the part that the lanes show.
  */
 
+import { most, type Numbers } from "../model/columns.ts";
 import { duration } from "../model/duration.ts";
 import type { Frame } from "../model/frame.ts";
 import { HAPPENED } from "../model/happenings.ts";
@@ -103,23 +104,16 @@ function drawPauses(painter: CanvasPainter, { model, scale }: StripScene, column
     const left = Math.max(before.x + before.width, scale.left);
     const right = Math.min(columns[i].x, scale.right);
     if (right - left < 12) continue;
-    const took = measures.start[columns[i].step - firstStep] - measures.end[before.to];
+    const took = measures.start.at(columns[i].step - firstStep) - measures.end.at(before.to);
     painter.line(left + 2, y - 0.5, right - 2, y - 0.5, color, 1, [1.5, 3]);
-    const waits = measures.waiting[before.to] || measures.running[before.to];
+    const waits = measures.waiting.at(before.to) || measures.running.at(before.to);
     const words = `${waits ? "held" : "idle"} ${duration(took)}`;
     if (painter.measure(words) + 8 < right - left)
       painter.text(words, (left + right) / 2, y - 6, { color, align: "center" });
   }
 }
 
-function most(values: Int32Array, { from, to }: Pick<Column, "from" | "to">) {
-  let found = 0;
-  for (let i = from; i <= to; i += 1) if (values[i] > found) found = values[i];
-  return found;
-}
-
-const highest = (values: Int32Array) =>
-  Math.max(1, most(values, { from: 0, to: values.length - 1 }));
+const highest = (values: Numbers) => Math.max(1, most(values, 0, values.length - 1));
 
 function drawMemory(painter: CanvasPainter, { model, scale }: StripScene, columns: Column[]) {
   const { used, cached } = model.measures;
@@ -132,8 +126,10 @@ function drawMemory(painter: CanvasPainter, { model, scale }: StripScene, column
     const next = columns[i + 1]?.x ?? column.x + column.width;
     return kind === "time" ? { ...column, width: next - column.x } : column;
   });
-  const heldTop = columns.map(({ to }) => bottom - (used[to] && Math.max(1, used[to] * unit)));
-  const idleTop = columns.map((column, i) => heldTop[i] - cached[column.to] * unit);
+  const heldTop = columns.map(
+    ({ to }) => bottom - (used.at(to) && Math.max(1, used.at(to) * unit)),
+  );
+  const idleTop = columns.map((column, i) => heldTop[i] - cached.at(column.to) * unit);
   area(painter, wide, idleTop, heldTop, painter.hatch(theme.hatch));
   area(
     painter,
@@ -180,7 +176,7 @@ function drawTokens(painter: CanvasPainter, { model, scale }: StripScene, column
       y -= tokens * unit;
       return [column.x + slit, y, width, Math.max(0.6, tokens * unit - gap)];
     };
-    const decodes = most(decode, column);
+    const decodes = most(decode, column.from, column.to);
     if (decodes) painter.fill(...stack(decodes), theme.muted);
     if (inHues) {
       for (const chunk of model.measures.chunks(column.step)) {
@@ -188,7 +184,7 @@ function drawTokens(painter: CanvasPainter, { model, scale }: StripScene, column
       }
     }
     if (!inHues || !model.requests.length) {
-      const rest = Math.max(most(prefill, column), most(catchup, column));
+      const rest = Math.max(...[prefill, catchup].map((one) => most(one, column.from, column.to)));
       if (rest) painter.fill(...stack(rest), theme.used);
     }
   }
@@ -203,7 +199,7 @@ function drawSeatColumns(painter: CanvasPainter, { model, scale }: StripScene, c
   const { theme } = painter;
   const isWide = scale.width >= 5;
   for (const { x, width, from, to } of columns) {
-    const height = ROWS.seats * Math.min(1, most(seats, { from, to }) / all);
+    const height = ROWS.seats * Math.min(1, most(seats, from, to) / all);
     const slit = isWide ? 0.5 : 0;
     if (height) painter.fill(x + slit, bottom - height, width - 2 * slit, height, theme.used);
     if (isWide && height < ROWS.seats)
@@ -217,7 +213,7 @@ function drawGaps(painter: CanvasPainter, { model }: StripScene, columns: Column
   const { ground, ink } = painter.theme;
   for (const { x, width, from, to } of columns) {
     let bits = 0;
-    for (let i = from; i <= to; i += 1) bits |= model.measures.happened[i];
+    for (let i = from; i <= to; i += 1) bits |= model.measures.happened.at(i);
     if (!(bits & HAPPENED.missing)) continue;
     const end = x + width;
     painter.fill(end - GAP_WIDTH / 2, MEMORY, GAP_WIDTH, BOTTOM - MEMORY + 1, ground);
@@ -234,10 +230,10 @@ export function longestQueue(model: Model) {
   const last = length - 1;
   let known = longest.get(model);
   if (known?.last !== last) {
-    known = { last, highest: most(waiting, { from: 0, to: last - 1 }) };
+    known = { last, highest: most(waiting, 0, last - 1) };
     longest.set(model, known);
   }
-  return Math.max(known.highest, waiting[last]);
+  return Math.max(known.highest, waiting.at(last));
 }
 
 function drawLimits(painter: CanvasPainter, { model, scale, narrow }: StripScene) {
@@ -265,12 +261,12 @@ function drawFullest(painter: CanvasPainter, model: Model, scale: Scale) {
   const words = `full: ${budget}`;
   const needed = painter.measure(words, { size: 10.5 }) + 6;
   for (let i = 0; i < length; i += 1) {
-    if (tokens[i] < budget) continue;
+    if (tokens.at(i) < budget) continue;
     const x = scale.end(model.firstStep + i);
     const covered = Math.ceil(needed / scale.width);
     let room = x >= scale.left && x + needed < scale.right;
     for (let k = i + 1; room && k <= i + covered && k < length; k += 1)
-      room = tokens[k] < 0.68 * budget;
+      room = tokens.at(k) < 0.68 * budget;
     if (room)
       painter.text(words, x + 3, TOP.tokens + 10, { size: 10.5, color: painter.theme.muted });
     return;
@@ -330,7 +326,7 @@ function drawWindow(painter: CanvasPainter, scale: Scale, window: View) {
 /** On a time axis the flag has the step's duration. */
 function flagOf(model: Model, step: number, kind: Scale["kind"]) {
   const { start, end } = model.measures;
-  const took = end[step - model.firstStep] - start[step - model.firstStep];
+  const took = end.at(step - model.firstStep) - start.at(step - model.firstStep);
   return kind === "time" && took >= 0 ? `step ${step}: ${duration(took)}` : `step ${step}`;
 }
 

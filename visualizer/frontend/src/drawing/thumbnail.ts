@@ -1,5 +1,6 @@
 /** A run in a small picture, for the gallery: memory, seats and queue over all steps, the blocks at one step. */
 
+import { most } from "../model/columns.ts";
 import type { Model } from "../model/model.ts";
 import type { CanvasPainter } from "./canvas_painter.ts";
 import { drawLife } from "./lane.ts";
@@ -44,9 +45,9 @@ function drawOverTime(painter: CanvasPainter, model: Model, scale: Scale) {
   const { measures, firstStep, stepCount } = model;
   const { theme } = painter;
   drawMemoryArea(painter, model, scale, MEMORY, MEMORY);
-  const longest = Math.max(4, ...measures.waiting.subarray(0, stepCount));
+  const longest = Math.max(4, most(measures.waiting, 0, stepCount - 1));
   for (let i = 0; i < stepCount; i += 1) {
-    const queue = (QUEUE * measures.waiting[i]) / longest;
+    const queue = (QUEUE * measures.waiting.at(i)) / longest;
     const width = Math.max(0.5, scale.width - 0.5);
     painter.fill(scale.x(firstStep + i), QUEUE_TOP + QUEUE - queue, width, queue, theme.faint);
   }

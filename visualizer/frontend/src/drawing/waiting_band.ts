@@ -35,7 +35,7 @@ export function waitingParts(
   const { waiting, suspended } = model.measures;
   const index = step - model.firstStep;
   const { reason, head, deferred } = model.waitIn(step);
-  const others = waiting[index] - suspended[index];
+  const others = waiting.at(index) - suspended.at(index);
   const slotless = Math.min(deferred.adapter_slot, others);
   const putOff = Math.min(deferred.policy, others - slotless);
   const rest = others - putOff - slotless;
@@ -45,7 +45,7 @@ export function waitingParts(
   const cause = reason ?? "unknown";
   const first = FOR_ALL.has(cause) ? rest : Number(isHeadHere);
   return [
-    { cause: "preempted", count: suspended[index] },
+    { cause: "preempted", count: suspended.at(index) },
     { cause: "policy", count: putOff },
     { cause: "adapter_slot", count: slotless },
     { cause, count: first },
@@ -81,8 +81,8 @@ function drawColumn(
 ) {
   const { waiting } = model.measures;
   let longest = from;
-  for (let i = from; i <= to; i += 1) if (waiting[i] > waiting[longest]) longest = i;
-  if (!waiting[longest]) return;
+  for (let i = from; i <= to; i += 1) if (waiting.at(i) > waiting.at(longest)) longest = i;
+  if (!waiting.at(longest)) return;
   const slit = scale.width >= 4 ? 0.5 : 0;
   const isCell = unit >= 3 && scale.width >= 4;
   let y = bottom;

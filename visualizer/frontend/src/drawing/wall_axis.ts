@@ -13,7 +13,7 @@ export function originOf({
   firstStep,
   measures: { start },
 }: Pick<Model, "firstStep" | "measures">) {
-  return (firstStep === 1 && start?.[0]) || 0;
+  return (firstStep === 1 && start?.at(0)) || 0;
 }
 
 /** The axis of a model, or null if its log has no times. See `stepAxis`. `origin` is the time in the log of place 0. */

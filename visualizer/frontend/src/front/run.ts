@@ -92,7 +92,7 @@ export class Run {
   took(step: number) {
     const { start, end } = this.model.measures;
     const index = step - this.model.firstStep;
-    return end[index] - start[index];
+    return end.at(index) - start.at(index);
   }
 
   #cellsOf(step: number): Map<number, Cell> {

@@ -124,14 +124,14 @@ export class IndexReader {
     const known = this.#parts([...steps, ...requests]);
     let read = 0;
     for await (const bytes of known) {
-      model.restore(bytes, this.lastStep, details, read % steps.length);
+      model.restore(bytes, details, read % steps.length);
       yield ++read / (2 * steps.length);
     }
     const events = new IndexedEvents();
     for (const section of this.#sections()) events.addSection(section);
     model.restored(events, details, async () => {
       try {
-        for await (const bytes of this.#parts(passes)) model.restore(bytes, this.lastStep);
+        for await (const bytes of this.#parts(passes)) model.restore(bytes);
       } catch (error) {
         events.damaged();
         throw error;

@@ -37,17 +37,20 @@ function engineEvents({ measures, firstStep, stepCount, settings }: Model, scale
     before.set(name, key);
   };
   for (let i = 0; i < stepCount; i += 1) {
-    const isAsync = settings.async_scheduling && !Number.isNaN(measures.launched[i]);
-    const begins = isAsync ? measures.launched[i] : measures.start[i];
-    const ends = isAsync ? measures.ready[i] : measures.end[i];
+    const isAsync = settings.async_scheduling && !Number.isNaN(measures.launched.at(i));
+    const begins = isAsync ? measures.launched.at(i) : measures.start.at(i);
+    const ends = isAsync ? measures.ready.at(i) : measures.end.at(i);
     const [ts, end] = scale === 1 ? [begins, ends] : [i * scale, (i + 1) * scale];
     if (Number.isNaN(ts) || Number.isNaN(end)) continue;
-    const [prefill, decode] = [measures.prefill[i], measures.decode[i] + measures.catchup[i]];
-    const args = { tokens: measures.tokens[i], prefill, decode, output: measures.output[i] };
+    const [prefill, decode] = [
+      measures.prefill.at(i),
+      measures.decode.at(i) + measures.catchup.at(i),
+    ];
+    const args = { tokens: measures.tokens.at(i), prefill, decode, output: measures.output.at(i) };
     add({ ph: "X", tid: 1, ts, dur: end - ts, name: `step ${firstStep + i}`, args });
-    const used = measures.used[i];
-    count("KV blocks", ts, { used, cached: measures.cached[i], free: measures.free[i] });
-    count("requests", ts, { running: measures.running[i], waiting: measures.waiting[i] });
+    const used = measures.used.at(i);
+    count("KV blocks", ts, { used, cached: measures.cached.at(i), free: measures.free.at(i) });
+    count("requests", ts, { running: measures.running.at(i), waiting: measures.waiting.at(i) });
     count("tokens per step", ts, { prefill, decode });
   }
   return events;

@@ -73,7 +73,7 @@ export class LiveBoard extends Live<Board, Model> {
     const isToCome = status === "pending" || (status === "running" && scheduled == null);
     const comes = lastStep > firstStep && isToCome;
     const last = lastStep - firstStep;
-    const isBusy = !this.status.paused && measures.running[last] + measures.waiting[last] > 0;
+    const isBusy = !this.status.paused && measures.running.at(last) + measures.waiting.at(last) > 0;
     return comes && isBusy ? lastStep - 1 : lastStep;
   }
 

@@ -160,7 +160,7 @@ export class OwnRequest {
     const tokens = span.tokenSteps.filter((at) => at <= frame.step).length;
     const { blocks, lost } = frame.table(span.id);
     const [at] = span.tokenSteps;
-    const end = at <= frame.step ? measures.end[at - firstStep] : Number.NaN;
+    const end = at <= frame.step ? measures.end.at(at - firstStep) : Number.NaN;
     const first = span.arrivedAt == null || !(end > 0) ? "–" : duration(end - span.arrivedAt);
     const entries = [
       [`${tokens} of ${span.maxTokens}`, "tokens"],

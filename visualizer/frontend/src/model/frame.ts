@@ -72,8 +72,8 @@ export class Frame {
   get time() {
     const index = this.step - this.model.firstStep;
     const { start, end } = this.model.measures;
-    if (Number.isNaN(end[index] - start[index])) return null;
-    return { start: start[index], end: end[index] };
+    if (Number.isNaN(end.at(index) - start.at(index))) return null;
+    return { start: start.at(index), end: end.at(index) };
   }
 
   get counts() {

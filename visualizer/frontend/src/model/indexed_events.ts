@@ -66,7 +66,7 @@ class ColumnSource {
 
   numbers(): Values {
     const [code, count, constant] = this.header.columns[this.#column++];
-    if (code === "c") return new Array(count).fill(constant);
+    if (code === "c") return constants(count, constant as number);
     if (code === "m") return this.values(count);
     const { buffer, byteOffset } = this.#bytes;
     const column = new ARRAYS[code](buffer, byteOffset + this.#begin, count);
@@ -86,6 +86,15 @@ class ColumnSource {
     return this.#values.slice(this.#value - count, this.#value);
   }
 }
+
+/** The longest column of zeros that is not made anew, and its zeros. */
+const ZEROS = new Uint8Array(8192);
+
+/** So many equal numbers: most are zeros. */
+const constants = (count: number, constant: number) =>
+  Object.is(constant, 0) && count <= ZEROS.length
+    ? ZEROS.subarray(0, count)
+    : new Float64Array(count).fill(constant);
 
 /** The values as an array. */
 function arrayOf(values: Values): any[] {
@@ -126,8 +135,9 @@ const numbersOrNaN =
     const total = sumOf(flags);
     const known = total ? item(total, source) : [];
     if (total === flags.length) return known;
-    let at = 0;
-    return Float64Array.from(flags, (flag) => (flag ? known[at++] : NaN));
+    const numbers = new Float64Array(flags.length);
+    for (let i = 0, at = 0; i < numbers.length; i++) numbers[i] = flags[i] ? known[at++] : NaN;
+    return numbers;
   };
 
 /** Lists of numbers as parts of one typed array, without an array of all numbers in between. */
@@ -145,6 +155,8 @@ const viewsOf =
 /** A column that stays packed: its values are made when they are asked for, because most are never looked at. */
 export interface Column<Value = any> {
   at: (row: number) => Value;
+  /** Of structs, those of their fields. */
+  columns?: Column[];
 }
 
 /** What an index knows of the requests of a part, or of their contents: a column for each field. */
@@ -153,37 +165,56 @@ export type Table<Fields> = { [Name in keyof Fields]: Column<NonNullable<Fields[
 type GetColumn = (count: number, source: ColumnSource) => Column;
 
 /** Lists of values of a column. */
-class Lists implements Column<any[]> {
-  #ends: number[] | Uint32Array = []; // none if all lists are empty
-  #items: Column | null = null;
+export class Lists implements Column {
+  ends: Uint32Array = NONE; // none if all lists are empty
+  items: Column | null = null;
 
   constructor(lengths: Values, item: GetColumn, source: ColumnSource) {
-    let end = 0;
-    const ends = new Uint32Array(lengths.length);
-    for (let i = 0; i < ends.length; i++) ends[i] = end += lengths[i];
-    if (!end) return;
-    this.#ends = ends;
-    this.#items = item(end, source);
+    const total = sumOf(lengths);
+    if (!total) return;
+    this.ends = new Uint32Array(lengths.length);
+    for (let i = 0, end = 0; i < lengths.length; i++) this.ends[i] = end += lengths[i];
+    this.items = item(total, source);
   }
 
-  at(row: number): any[] {
+  at(row: number) {
+    return this.of(this.ends[row - 1] ?? 0, this.ends[row] ?? 0, this.items);
+  }
+
+  /** The value that some successive items are. */
+  of(from: number, to: number, items: Column | null): any {
     const list: any[] = [];
-    for (let at = this.#ends[row - 1] ?? 0; at < this.#ends[row]; at++)
-      list.push((this.#items as Column).at(at));
+    for (let at = from; at < to; at++) list.push(items?.at(at));
     return list;
+  }
+
+  /** The lists that are not empty, each with its row. */
+  *rows(): Generator<[number, any[]]> {
+    for (let row = 0, before = 0; row < this.ends.length; before = this.ends[row++])
+      if (this.ends[row] > before) yield [row, this.at(row)];
+  }
+}
+
+const NONE = new Uint32Array(0);
+
+/** Values of a column, null where one is missing. */
+class Optionals extends Lists {
+  of(from: number, to: number, items: Column | null) {
+    return from < to ? items?.at(from) : null;
   }
 }
 
 /** A column in memory of its own, and of a constant only one value. */
 function compact(column: Values): Column {
-  const all = (column as any[]).slice();
-  const [first] = all;
-  return all.every((value) => Object.is(value, first)) ? { at: () => first } : all;
+  const first = column[0];
+  for (let i = 1; i < column.length; i++)
+    if (!Object.is(column[i], first)) return (column as any[]).slice();
+  return { at: () => first };
 }
 
-// Each closure is made where nothing else is known, because it would keep the bytes of the whole part.
-const firstIn = (lists: Column): Column => ({ at: (row) => lists.at(row)[0] ?? null });
+// The closure is made where nothing else is known, because it would keep the bytes of the whole part.
 const rowsIn = (columns: Column[]): Column => ({
+  columns,
   at: (row) => columns.map((column) => column.at(row)),
 });
 
@@ -278,8 +309,11 @@ function shapesOf(
       if (codes) return rowsIn(codes.map((part) => columnOf(part)(count, source)));
       const isOptional = code[0] === "?";
       if (!isOptional && code[0] !== "[") return compact(shapeOf(code)(count, source));
-      const lists = new Lists(source.numbers(), columnOf(code.slice(1)), source);
-      return isOptional ? firstIn(lists) : lists;
+      return new (isOptional ? Optionals : Lists)(
+        source.numbers(),
+        columnOf(code.slice(1)),
+        source,
+      );
     };
   const shapeOf = (code: string, areViews = false): Get => {
     const rest = code.slice(1);
@@ -342,8 +376,10 @@ const unpackEvents = unpackerOf(VOCABULARY);
 const unpackAll = unpackerOf(
   FACTS,
   ["request", "content", "life"],
-  "step first scheduled counts times number begin launched ready end decodes prefills".split(" "),
-  "chunks computed deferred missing".split(" "),
+  "step first last scheduled counts times number begin launched ready end decodes prefills".split(
+    " ",
+  ),
+  "chunks computed blocked deferred missing skipped".split(" "),
 );
 
 /** What an unpacked part of an index says of steps and requests; its requests are a `Table`, as are their contents and lives. */

@@ -1,5 +1,5 @@
 /**
- * The measures that the strip draws, one value per step, in typed arrays with index `step - firstStep`.
+ * The measures that the strip draws: a column each, with a number per step at index `step - firstStep`.
  *
  * Blocks: used = shared + unshared, and used + cached + free is all of memory. Tokens: prefill + catchup +
  * decode. `happened` has the bits of `happenings.ts`,
@@ -12,8 +12,9 @@
  * scheduling, and `launched` to `ready` its own forward pass, which begins after `end`.
  */
 
-import { Integers, PairLists, roomFor } from "./columns.ts";
+import { Numbers, PairLists } from "./columns.ts";
 import type { Facts } from "./events.ts";
+import type { Lists } from "./indexed_events.ts";
 
 /** Tokens of a prefill or catch-up row. */
 export type Chunk = { request: number; count: number };
@@ -32,7 +33,7 @@ const COUNTS = [
 const TIMES = words("start scheduled end launched ready drafting");
 export type CountName = (typeof COUNTS)[number];
 export type TimeName = (typeof TIMES)[number];
-export type MeasureArrays = Record<CountName, Int32Array> & Record<TimeName, Float64Array>;
+export type MeasureColumns = Record<CountName | TimeName, Numbers>;
 
 /** The measures of a step before its first event. */
 export const NOTHING: Record<CountName | TimeName, number> = Object.fromEntries([
@@ -41,17 +42,17 @@ export const NOTHING: Record<CountName | TimeName, number> = Object.fromEntries(
 ]);
 
 export class Measures {
-  #counts = COUNTS.map((name) => ({ name, column: new Integers() }));
-  /** Of the times that few logs have, those that no step has stay empty. */
-  #times = TIMES.map((name, i) => ({ name, values: new Float64Array(i < 3 ? 64 : 0) }));
+  #counts = COUNTS.map((name) => ({ name, column: new Numbers() }));
+  #times = TIMES.map((name) => ({ name, column: new Numbers(NaN) }));
   #chunks = new PairLists();
   /** Bit k of a step's number: the pass of the step k before it. */
-  #computed = new Integers();
+  #computed = new Numbers();
   firstStep = 1;
   length = 0;
 
   constructor() {
-    this.publish();
+    for (const { name, column } of [...this.#counts, ...this.#times])
+      Object.assign(this, { [name]: column });
   }
 
   /** Tokens of prefill and catch-up rows in a step. */
@@ -65,17 +66,16 @@ export class Measures {
    * the step before; none if no pass was running; and also the step itself if no other step followed at once.
    */
   computed(step: number) {
-    const bits = this.#computed.values[step - this.firstStep];
+    const bits = this.#computed.at(step - this.firstStep);
     const passes: number[] = [];
     for (let back = 0; bits >> back; back++) if ((bits >> back) & 1) passes.unshift(step - back);
     return passes;
   }
 
   /** Adds `pass`, a step, to those that were computed while `step` was scheduled. */
-  addComputed(step: number, pass: number, all?: number) {
+  addComputed(step: number, pass: number) {
     const index = step - this.firstStep;
-    const bits = this.#computed.values[index] || 0;
-    this.#computed.set(index, bits | (1 << (step - pass)), all);
+    this.#computed.set(index, this.#computed.at(index) | (1 << (step - pass)));
   }
 
   /**
@@ -89,10 +89,9 @@ export class Measures {
     const index = step - this.firstStep;
     if (index < 0 || index >= this.length) return;
     const own: Record<string, number> = times;
-    for (const column of this.#times) {
-      if (column.name in own) put(column, index, [own[column.name]]);
-      if (column.name === "end" && !(column.values[index] >= 0))
-        put(column, index, [times.launched]);
+    for (const { name, column } of this.#times) {
+      if (name in own) column.set(index, own[name]);
+      if (name === "end" && !(column.at(index) >= 0)) column.set(index, times.launched);
     }
   }
 
@@ -104,44 +103,24 @@ export class Measures {
   record(step: number, values: Record<string, number>, chunks: Chunk[]) {
     const index = step - this.firstStep;
     this.length = Math.max(this.length, index + 1);
-    for (const { name, column } of this.#counts) column.set(index, values[name]);
-    for (const column of this.#times) put(column, index, [values[column.name]]);
+    for (const { name, column } of [...this.#counts, ...this.#times])
+      column.set(index, values[name]);
     const pairs = chunks.map(({ request, count }) => [request, count] as const);
     this.#chunks.set(index, pairs);
   }
 
   /** Takes the measures of some steps from an index. */
-  restore({ step, counts, times, chunks, computed }: Facts["steps"], lastStep: number) {
-    const all = lastStep + 1 - this.firstStep;
+  restore({ step, counts, times, chunks, computed }: Facts["steps"]) {
     const from = step[0] - this.firstStep;
     this.length = from + step.length;
-    for (const [number, { column }] of this.#counts.entries())
-      column.put(from, counts[number], all);
-    for (const [number, column] of this.#times.entries())
-      put(column, from, times[number] as number[], all); // NaN for a time that the log does not have
-    step.forEach((number, i) => {
-      const pairs = chunks.at(i) as [number, number][];
-      if (pairs.length) this.#chunks.set(from + i, pairs, all);
-      for (const pass of computed.at(i) as number[]) this.addComputed(number, pass, all);
-    });
+    this.#counts.forEach(({ column }, i) => column.put(from, counts[i]));
+    // NaN for a time that the log does not have
+    this.#times.forEach(({ column }, i) => column.put(from, times[i] as number[]));
+    this.#chunks.put(from, chunks as unknown as Lists);
+    const bits = new Int32Array(step.length);
+    const { ends, items } = computed as unknown as Lists;
+    for (let i = 0, at = 0; i < ends.length; i++)
+      for (; at < ends[i]; at++) bits[i] |= 1 << (step[i] - items?.at(at));
+    this.#computed.put(from, bits);
   }
-
-  /** Publishes the arrays with one value per step. */
-  publish() {
-    const counts = this.#counts.map(({ name, column }) => ({ name, values: column.values }));
-    const arrays = [...counts, ...this.#times].map(({ name, values }) => [
-      name,
-      values.subarray(0, this.length),
-    ]);
-    Object.assign(this, Object.fromEntries(arrays));
-  }
-}
-
-/** Sets some times from an index on; NaN is not set before the first time of a column. */
-function put(column: { values: Float64Array }, index: number, times: number[], all?: number) {
-  const { length } = column.values;
-  if (!length && times.every(Number.isNaN)) return;
-  column.values = roomFor(column.values, index + times.length, all);
-  column.values.fill(NaN, length);
-  column.values.set(times, index);
 }

@@ -16,10 +16,10 @@ import { unpacked } from "./expert_loads.ts";
 import { type LogSource, State } from "./fold.ts";
 import { Frame } from "./frame.ts";
 import { StepHappenings } from "./happenings.ts";
-import { IndexedEvents, type Unpack, unpackFacts } from "./indexed_events.ts";
+import { IndexedEvents, type Lists, type Unpack, unpackFacts } from "./indexed_events.ts";
 import { LogLines } from "./lines.ts";
 import { LogError } from "./log.ts";
-import { type Chunk, type MeasureArrays, Measures, NOTHING } from "./measures.ts";
+import { type Chunk, type MeasureColumns, Measures, NOTHING } from "./measures.ts";
 import { type Details, type RequestSpan, RequestSpans, rowKind } from "./request_spans.ts";
 import { type Status, type StepInfo, StepTable } from "./step_table.ts";
 import { TimeRecords } from "./time_records.ts";
@@ -61,7 +61,7 @@ export class Model {
   knowsAll = false;
   firstSeq = 0;
   #steps = new StepTable();
-  measures = new Measures() as Measures & MeasureArrays;
+  measures = new Measures() as Measures & MeasureColumns;
   /** The last step before a log that begins with a keyframe; 0 for the log of a whole run. */
   stepsBefore = 0;
   /** The class of each replaceable part. */
@@ -108,14 +108,12 @@ export class Model {
    * Takes a part of what an index knows of a log, in place of a pass over its events. `restored` follows when its steps and
    * requests are taken.
    *
-   * @param lastStep of the log
    * @param part the number of the part, of which `details` has the rest
    */
-  restore(bytes: Uint8Array, lastStep: number, details?: Details, part: number = 0) {
-    const most = lastStep + 1; // the one after it may be waiting to begin
+  restore(bytes: Uint8Array, details?: Details, part: number = 0) {
     for (const fact of unpackFacts(bytes)) {
-      if (fact.type === "steps") this.#restoreSteps(fact, most);
-      else if (fact.type === "finished") this.#times.restore(fact, most);
+      if (fact.type === "steps") this.#restoreSteps(fact);
+      else if (fact.type === "finished") this.#times.restore(fact);
       else if (fact.type === "request")
         this.#requestSpans.restore(fact as any, details as Details, part);
       else this.#restoreRun(fact as Facts["run"]);
@@ -136,21 +134,18 @@ export class Model {
       }));
     this.knowsAll = true;
     this.#requestSpans.named();
-    this.measures.publish();
   }
 
   /** If an index says them: percentiles of the times between tokens. */
   itl: [name: string, value: number][] | null = null;
 
-  #restoreSteps(fact: Facts["steps"], lastStep: number) {
-    this.#steps.restore(fact, lastStep);
-    fact.step.forEach((step, i) => {
-      const missing = fact.missing.at(i) as Events["events_missing"][];
-      if (missing.length) this.gaps.set(step, missing);
-    });
+  #restoreSteps(fact: Facts["steps"]) {
+    this.#steps.restore(fact);
+    for (const [i, missing] of (fact.missing as unknown as Lists).rows())
+      this.gaps.set(fact.step[i], missing);
     this.measures.firstStep = this.firstStep;
-    this.measures.restore(fact, lastStep);
-    this.#heads.restore(fact, lastStep);
+    this.measures.restore(fact);
+    this.#heads.restore(fact);
   }
 
   #restoreRun({ settings, classes, source, model, tokenizer, causes, ...run }: Facts["run"]) {
@@ -181,7 +176,6 @@ export class Model {
       take();
     } finally {
       this.#record();
-      this.measures.publish();
     }
   }
 

@@ -41,11 +41,14 @@ export function momentSteps(model: Model) {
   const kept = known.get(model);
   if (kept?.events === model.events.length) return kept.steps;
   const { happened } = model.measures;
-  const telling = MARKED & ~COMMON;
-  const wanted = happened.some((bits) => bits & telling) ? telling : COMMON;
-  const steps = [];
-  for (let index = 0; index < happened.length; index++)
-    if (happened[index] & wanted) steps.push(model.firstStep + index);
+  const stepsWith = (bits: number) => {
+    const steps: number[] = [];
+    for (let index = 0; index < happened.length; index++)
+      if (happened.at(index) & bits) steps.push(model.firstStep + index);
+    return steps;
+  };
+  const telling = stepsWith(MARKED & ~COMMON);
+  const steps = telling.length ? telling : stepsWith(COMMON);
   known.set(model, { events: model.events.length, steps });
   return steps;
 }
@@ -60,7 +63,7 @@ export function momentsAround(model: Model, step: number) {
   const isOne = steps[at] === step;
   const moment = (other: number | undefined) => {
     if (other === undefined) return null;
-    const kind = momentKind(model.measures.happened[other - model.firstStep]);
+    const kind = momentKind(model.measures.happened.at(other - model.firstStep));
     return { step: other, kind, words: kind ? WORDS[kind] : "" };
   };
   return {

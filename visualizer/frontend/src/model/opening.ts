@@ -35,15 +35,17 @@ export function openingScores(model: Model, searched = SEARCHED) {
   const beyond = isLonger ? model.stepOf(model.firstSeq + searched) : model.lastStep + 1;
   const count = Math.max(Number(isLonger), beyond - model.firstStep);
   const tenth = Math.floor(count / 10);
-  return Array.from({ length: count }, (_, index) => {
+  const scores: number[] = new Array(count);
+  for (let index = 0; index < count; index++) {
     const isEdge = index < tenth || index >= count - tenth;
     let score =
-      WAITING.quarters * Math.min(waiting[index], WAITING.most) +
-      RUNNING.quarters * Math.min(running[index], RUNNING.most) -
+      WAITING.quarters * Math.min(waiting.at(index), WAITING.most) +
+      RUNNING.quarters * Math.min(running.at(index), RUNNING.most) -
       (isEdge ? EDGE : 0);
-    for (const { bits, quarters } of WORTH) if (happened[index] & bits) score += quarters;
-    return score;
-  });
+    for (const { bits, quarters } of WORTH) if (happened.at(index) & bits) score += quarters;
+    scores[index] = score;
+  }
+  return scores;
 }
 
 /**
@@ -53,7 +55,7 @@ export function openingScores(model: Model, searched = SEARCHED) {
 export function openingStep(model: Model, searched = model.knowsAll ? Infinity : SEARCHED) {
   const { happened, waiting } = model.measures;
   const scores = openingScores(model, searched);
-  const isDull = (index: number) => !(happened[index] & TELLING) && !waiting[index];
+  const isDull = (index: number) => !(happened.at(index) & TELLING) && !waiting.at(index);
   const best = scores.reduce(
     (most, score, index) =>
       score > scores[most] || (score === scores[most] && isDull(most)) ? index : most,

@@ -3,6 +3,7 @@
 import type { Events, Facts, LogEvent } from "./events.ts";
 import type { Content, RequestState, State } from "./fold.ts";
 import type { IndexedEvents, Table } from "./indexed_events.ts";
+import { Joined } from "./joined.ts";
 import { laneOf } from "./lanes.ts";
 import { LogError } from "./log.ts";
 
@@ -127,9 +128,10 @@ export type Details = IndexedEvents[];
 
 /** a part of an index: its requests, and where the rest of them is */
 interface RequestPart {
-  fact: Table<Facts["request"]>;
+  fact: Table<Facts["request"]>; // of all parts
   details: Details;
   number: number;
+  first: number; // the row of its first request
   firstLane: number;
 }
 
@@ -169,7 +171,7 @@ class KnownRequest implements RequestSpan, Content {
   #row: number;
   #known: Record<string, any> | null = null;
 
-  /** @param row which of the part's requests it is */
+  /** @param row which of all requests it is */
   constructor(part: RequestPart, row: number) {
     this.#part = part;
     this.#row = row;
@@ -209,8 +211,8 @@ class KnownRequest implements RequestSpan, Content {
   }
 
   #detail(kind: number, name: string) {
-    const { details, number } = this.#part;
-    return details[kind].at(number)[name].at(this.#row);
+    const { details, number, first } = this.#part;
+    return details[kind].at(number)[name].at(this.#row - first);
   }
 
   #content(name: keyof Facts["content"]): any {
@@ -352,6 +354,8 @@ export class RequestSpans {
   names: Set<string> = new Set();
   /** The last number given to each name that several requests share. */
   numbers: Map<string, number> = new Map();
+  /** What an index knows of requests. */
+  #known: Partial<Record<keyof Facts["request"] | "length", Joined>> = {};
 
   /** @param firstLane the number of the first lane */
   constructor(firstLane: number) {
@@ -462,11 +466,21 @@ export class RequestSpans {
 
   /** Takes the requests of a part of an index; `named` follows once all are taken. */
   restore(fact: Table<Facts["request"]> & { length: number }, details: Details, number: number) {
-    delete (fact as Partial<typeof fact>).sampling; // its content has it
-    const part = { fact, details, number, firstLane: this.firstLane };
+    const { firstLane, list } = this;
+    const part = {
+      fact: this.#known as any,
+      details,
+      number,
+      first: list.length,
+      firstLane,
+    };
+    for (const [name, column] of Object.entries(fact) as [keyof typeof fact, any][])
+      if (typeof column === "object" && name !== "sampling")
+        // which its content has
+        (this.#known[name] ??= new Joined()).add(column, fact.length);
     for (let row = 0; row < fact.length; row++) {
       this.laneCount = Math.max(this.laneCount, (fact.lane.at(row) ?? -1) + 1);
-      this.list.push(new KnownRequest(part, row));
+      list.push(new KnownRequest(part, part.first + row));
     }
   }
 

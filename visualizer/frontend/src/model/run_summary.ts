@@ -3,8 +3,9 @@
  * summary.py` has the same in Python. Times in microseconds.
  */
 
+import type { Numbers } from "./columns.ts";
 import { lacks } from "./knowledge.ts";
-import type { MeasureArrays } from "./measures.ts";
+import type { MeasureColumns } from "./measures.ts";
 import type { Model } from "./model.ts";
 import type { RequestSpan } from "./request_spans.ts";
 import { busyTime } from "./step_times.ts";
@@ -73,9 +74,10 @@ export class RunSummary {
     const ttfts: Map<number, number> = new Map();
     let [good, found, asked] = [0, 0, 0];
     // Most tokens follow a token of the step before: their times are counted by step. An index knows them.
-    const counted = measures.end.subarray(0, model.itl ? 0 : stepCount);
-    const stepGaps = counted.map((end, index) => unpaused(model, counted[index - 1] ?? NaN, end));
-    const inARow = new Int32Array(counted.length);
+    const inARow = new Int32Array(model.itl ? 0 : stepCount);
+    const stepGaps = Float64Array.from(inARow, (_, index) =>
+      unpaused(model, measures.end.at(index - 1), measures.end.at(index)),
+    );
     for (const span of requests) {
       const end = span.finished?.reason ?? "unfinished";
       ends[end] = (ends[end] ?? 0) + 1;
@@ -167,12 +169,12 @@ export class RunSummary {
     const add = (cause: string, amount: number) =>
       amount && sums.set(cause, (sums.get(cause) ?? 0) + amount);
     for (let index = 0; index < stepCount; index++) {
-      if (!waiting[index]) continue;
-      const length = isTimed ? end[index] - start[index] : 1;
+      if (!waiting.at(index)) continue;
+      const length = isTimed ? end.at(index) - start.at(index) : 1;
       if (Number.isNaN(length)) continue;
       const { reason, deferred } = model.waitIn(firstStep + index);
-      add("preempted", suspended[index] * length);
-      const others = waiting[index] - suspended[index];
+      add("preempted", suspended.at(index) * length);
+      const others = waiting.at(index) - suspended.at(index);
       const slotless = Math.min(deferred.adapter_slot, others);
       const putOff = Math.min(deferred.policy, others - slotless);
       add("policy", putOff * length);
@@ -192,8 +194,7 @@ const timesIn = ({ finished, ttft, slowest }: RequestSpan): Times | null | false
   ttft !== null &&
   isWhole(finished) && { ttft, longest: slowest as number, itl: slowest as number };
 
-const endOf = ({ measures, firstStep }: Model, step: number) =>
-  measures.end[step - firstStep] ?? NaN;
+const endOf = ({ measures, firstStep }: Model, step: number) => measures.end.at(step - firstStep);
 
 /** A paused engine is not a slow one. */
 const unpaused = ({ paused }: Model, begin: number, end: number) =>
@@ -225,9 +226,11 @@ export function lateness(model: Model, { request, ttft }: RequestTime, slo: Slo)
 }
 
 /** The time from the start of the first step to the end of the last one that has times. */
-function runTime({ start, end }: MeasureArrays) {
-  const first = start.find((time) => !Number.isNaN(time)) ?? NaN;
-  return (end.findLast((time) => !Number.isNaN(time)) ?? NaN) - first;
+function runTime({ start, end }: MeasureColumns) {
+  let [first, last] = [0, end.length - 1];
+  while (first < last && Number.isNaN(start.at(first))) first++;
+  while (last > 0 && Number.isNaN(end.at(last))) last--;
+  return end.at(last) - start.at(first);
 }
 
 /**
@@ -273,4 +276,8 @@ function quantile(share: number, total: number, valueAt: (rank: number) => numbe
   return rank === place ? low : low + (place - rank) * (valueAt(rank + 1) - low);
 }
 
-const total = (counts: Int32Array) => counts.reduce((sum, count) => sum + count, 0);
+function total(counts: Numbers) {
+  let sum = 0;
+  for (let index = 0; index < counts.length; index++) sum += counts.at(index);
+  return sum;
+}

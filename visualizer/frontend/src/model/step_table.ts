@@ -1,6 +1,6 @@
 /** Which events each step has: columns, because a long log has a million steps. */
 
-import { firstWhere, Integers } from "./columns.ts";
+import { firstWhere, Numbers } from "./columns.ts";
 import type { Facts } from "./events.ts";
 
 const STATUSES = ["pending", "running", "finished", "joined"] as const;
@@ -21,39 +21,48 @@ export class StepTable {
   length = 0;
   /** The last step. */
   last: StepInfo | undefined;
-  #from = new Integers();
+  #from = new Numbers();
   /** How many events after the first one, and one more; 0: there is none. */
-  #scheduled = new Integers();
-  #status = new Integers();
+  #scheduled = new Numbers();
+  #status = new Numbers();
 
-  /** @param lastStep of the whole log, if that is known */
-  push(info: StepInfo, lastStep: number = 0) {
-    if (this.last) this.#keep(this.length - 1, this.last, lastStep + 1 - this.first);
-    else this.first = info.step;
+  push(info: StepInfo) {
+    if (!this.last) this.first = info.step;
+    else {
+      const { from, scheduled, status } = this.last;
+      this.#from.set(this.length - 1, from);
+      this.#scheduled.set(this.length - 1, after(from, scheduled));
+      this.#status.set(this.length - 1, STATUSES.indexOf(status));
+    }
     this.last = info;
     this.length++;
   }
 
   /** Takes some steps from an index. */
-  restore({ step, first, last, status, scheduled: at }: Facts["steps"], lastStep: number) {
-    step.forEach((number, i) => {
-      const scheduled = (at[i] as number) >= 0 ? at[i] : null;
-      const [from, to] = [first[i], last[i]];
-      this.push({ step: number, from, to, status: status[i] as Status, scheduled }, lastStep);
-    });
+  restore({ step, first, last, status, scheduled }: Facts["steps"]) {
+    if (!this.length) this.first = step[0];
+    this.#from.put(this.length, first);
+    const afters = new Int32Array(step.length);
+    for (let i = 0; i < afters.length; i++) afters[i] = after(first[i], scheduled[i]);
+    this.#scheduled.put(this.length, afters);
+    const numbers = status.map((one) => STATUSES.indexOf(one as Status));
+    this.#status.put(this.length, numbers);
+    this.length += step.length;
+    this.last = undefined;
+    this.last = { ...(this.at(this.length - 1) as StepInfo), to: last[step.length - 1] };
   }
 
   at(index: number): StepInfo | undefined {
-    if (index === this.length - 1) return this.last;
+    if (this.last && index === this.length - 1) return this.last;
     if (!(index >= 0 && index < this.length)) return undefined;
-    const from = this.#from.values[index];
-    const after = this.#scheduled.values[index];
+    const from = this.#from.at(index);
+    const later = this.#scheduled.at(index);
     return {
       step: this.first + index,
       from,
       to: this.#fromOf(index + 1) - 1,
-      status: STATUSES[this.#status.values[index]],
-      scheduled: after ? from + after - 1 : null,
+      status: STATUSES[this.#status.at(index)],
+      scheduled: later ? from + later - 1 : null,
     };
   }
 
@@ -63,13 +72,10 @@ export class StepTable {
   }
 
   #fromOf(index: number) {
-    return index === this.length - 1 ? (this.last as StepInfo).from : this.#from.values[index];
-  }
-
-  /** @param all how many steps there will be in the end, if that is known */
-  #keep(index: number, { from, status, scheduled }: StepInfo, all: number) {
-    this.#from.set(index, from, all);
-    this.#scheduled.set(index, scheduled === null ? 0 : scheduled - from + 1, all);
-    this.#status.set(index, STATUSES.indexOf(status), all);
+    return this.last && index === this.length - 1 ? this.last.from : this.#from.at(index);
   }
 }
+
+/** What is stored of the event that scheduled a step, which may be missing. */
+const after = (from: number, scheduled: number | null) =>
+  Number(scheduled) >= from ? (scheduled as number) - from + 1 : 0;

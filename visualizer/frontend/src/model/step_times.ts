@@ -2,21 +2,30 @@
 
 import type { Model } from "./model.ts";
 
-/** The steps one after the other, in microseconds since `origin`; null if the log has no times. */
-export function stepTimes(
-  { measures, stepCount }: Pick<Model, "measures" | "stepCount">,
-  origin: number = 0,
+type Timed = Pick<Model, "measures" | "stepCount">;
+
+/** Visits the steps one after the other, each with its times since `origin`; NaN before the first step that has times. */
+function visit(
+  { measures, stepCount }: Timed,
+  origin: number,
+  take: (begin: number, end: number, index: number) => void,
 ) {
-  const begins = new Float64Array(stepCount);
-  const ends = new Float64Array(stepCount);
   // A step without times is still running and has no width yet.
-  let now = NaN;
-  for (let i = 0; i < stepCount; i += 1) {
-    const [start, end] = [measures.start[i] - origin, measures.end[i] - origin];
-    begins[i] = Number.isFinite(start) && !(start < now) ? start : now;
-    ends[i] = Number.isFinite(end) && !(end < begins[i]) ? end : begins[i];
-    now = ends[i];
+  for (let i = 0, now = NaN; i < stepCount; i += 1) {
+    const [start, end] = [measures.start.at(i) - origin, measures.end.at(i) - origin];
+    const begin = Number.isFinite(start) && !(start < now) ? start : now;
+    now = Number.isFinite(end) && !(end < begin) ? end : begin;
+    take(begin, now, i);
   }
+}
+
+/** The steps one after the other, in microseconds since `origin`; null if the log has no times. */
+export function stepTimes(model: Timed, origin: number = 0) {
+  const { stepCount } = model;
+  const [begins, ends] = [new Float64Array(stepCount), new Float64Array(stepCount)];
+  visit(model, origin, (begin, end, i) => {
+    [begins[i], ends[i]] = [begin, end];
+  });
   const known = begins.findIndex((time) => !Number.isNaN(time));
   if (known < 0 || !(ends[stepCount - 1] > begins[known])) return null;
   for (const times of [begins, ends]) times.fill(begins[known], 0, known);
@@ -24,7 +33,10 @@ export function stepTimes(
 }
 
 /** The time in which steps ran; an instant at which two of them ran counts once. */
-export function busyTime(model: Pick<Model, "measures" | "stepCount">) {
-  const times = stepTimes(model);
-  return times ? times.ends.reduce((sum, end, i) => sum + end - times.begins[i], 0) : 0;
+export function busyTime(model: Timed) {
+  let busy = 0;
+  visit(model, 0, (begin, end) => {
+    busy += end - begin || 0;
+  });
+  return busy;
 }

@@ -34,7 +34,7 @@ export function stuck(model: Model, step: number): Waiting[] {
   const { skipped, blocked } = model.event(scheduled);
   const deferred = new Map(skipped);
   const state = model.stateBefore(scheduled);
-  const now = model.measures.scheduled[step - model.firstStep];
+  const now = model.measures.scheduled.at(step - model.firstStep);
   const since = scheduledSince(model, step);
   return state.waiting().map((id) => {
     const [head, reason, , need, have] = deferred.has(id)

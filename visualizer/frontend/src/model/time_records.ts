@@ -3,10 +3,10 @@
  * finished steps. `visualizer/reading/waterfall/records.py` collects the same.
  */
 
-import { BlockedHeads, Integers, nameOf, numberOf, PairLists, roomFor } from "./columns.ts";
+import { BlockedHeads, Numbers, nameOf, numberOf, PairLists } from "./columns.ts";
 import type { Events, Facts, LogEvent } from "./events.ts";
 import type { State } from "./fold.ts";
-import { Absent } from "./indexed_events.ts";
+import { Absent, type Lists } from "./indexed_events.ts";
 import { PausedTime } from "./paused_time.ts";
 import type { RequestSpan, RequestSpans } from "./request_spans.ts";
 import { rowKind } from "./request_spans.ts";
@@ -28,40 +28,43 @@ export interface Step {
 
 const COUNTS = ["number", "decodes", "prefills", "failed", "isAfterGap"] as const;
 const TIMES = ["begin", "launched", "ready", "end"] as const;
-const columns = <Name extends string, Column>(names: readonly Name[], column: () => Column) =>
-  Object.fromEntries(names.map((name) => [name, column()])) as Record<Name, Column>;
+const columns = <Name extends string>(names: readonly Name[]) =>
+  Object.fromEntries(names.map((name) => [name, new Numbers()])) as Record<Name, Numbers>;
 
 /** Finished steps, as columns: a long log has a million of them. */
 export class StepRecords {
   length = 0;
-  counts = columns(COUNTS, () => new Integers());
-  times = columns(TIMES, () => new Float64Array(64));
+  counts = columns(COUNTS);
+  times = columns(TIMES);
   heads = new BlockedHeads();
   /** By step, the requests that got no tokens, and the numbers of the reasons. */
   skips = new PairLists();
 
   push(step: Step) {
-    this.add(
-      Object.fromEntries(Object.entries(step).map(([name, value]) => [name, [value]])) as any,
-    );
+    for (const name of TIMES) this.times[name].set(this.length, step[name]);
+    for (const name of COUNTS) this.counts[name].set(this.length, Number(step[name]));
+    if (step.blocked) this.heads.set(this.length, step.blocked);
+    const whys = step.skipped.map(([request, why]) => [request, numberOf(why)] as const);
+    if (whys.length) this.skips.set(this.length, whys);
+    this.length++;
   }
 
-  /** Adds steps as columns. `all` is how many there will be in the end, if that is known. */
-  add(steps: { [Name in keyof Step]: ArrayLike<Step[Name]> }, all?: number) {
+  /** Takes some steps from an index. */
+  restore(steps: Facts["finished"]) {
     const from = this.length;
-    const { blocked, skipped } = steps;
-    this.length += skipped.length;
-    for (const name of TIMES) {
-      this.times[name] = roomFor(this.times[name], this.length, all);
-      this.times[name].set(steps[name], from);
-    }
-    for (const name of COUNTS) this.counts[name].put(from, Array.from(steps[name], Number), all);
-    for (let i = 0; i < skipped.length; i++) {
-      const head = blocked[i];
-      if (head) this.heads.set(from + i, head, all);
-      const whys = skipped[i].map(([request, why]) => [request, numberOf(why)] as const);
-      if (whys.length) this.skips.set(from + i, whys, all);
-    }
+    this.length += steps.number.length;
+    for (const name of TIMES) this.times[name].put(from, steps[name] as number[]);
+    const { failed, is_after_gap: isAfterGap, number, decodes, prefills } = steps;
+    const counts = {
+      number,
+      decodes,
+      prefills,
+      failed: failed.map(Number),
+      isAfterGap: isAfterGap.map(Number),
+    };
+    for (const name of COUNTS) this.counts[name].put(from, counts[name]);
+    this.heads.put(from, steps.blocked as unknown as Lists);
+    this.skips.put(from, steps.skipped as unknown as Lists, numberOf);
   }
 
   /** Why a request got no tokens. */
@@ -133,8 +136,8 @@ export class TimeRecords {
   }
 
   /** Takes some finished steps from an index. */
-  restore(fact: Facts["finished"], all: number) {
-    this.#steps.add({ ...fact, isAfterGap: fact.is_after_gap } as any, all);
+  restore(fact: Facts["finished"]) {
+    this.#steps.restore(fact);
   }
 
   /**

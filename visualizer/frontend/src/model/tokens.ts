@@ -86,7 +86,7 @@ function elapsed(from: number | null, to: number | null) {
  * @param step 0: before the log begins
  */
 function endOf({ measures, firstStep }: Model, step: number | undefined) {
-  const end = step ? measures.end[step - firstStep] : NaN;
+  const end = step ? measures.end.at(step - firstStep) : NaN;
   return Number.isNaN(end) ? null : end;
 }
 

@@ -7,6 +7,7 @@
 import { BlockedHeads } from "./columns.ts";
 import type { Events, Facts } from "./events.ts";
 import type { State } from "./fold.ts";
+import type { Lists } from "./indexed_events.ts";
 import { lacks } from "./knowledge.ts";
 import { reasonWords } from "./messages.ts";
 import type { Model } from "./model.ts";
@@ -17,6 +18,7 @@ type Wait = { reason: string | null; head: number | null };
 /** Reasons that hold for every waiting request. */
 export const FOR_ALL = new Set(["after_preemption", "static_batch"]);
 const NOT_ASKED: Wait = { reason: null, head: null };
+const NONE_DEFERRED = { policy: 0, adapter_slot: 0 };
 
 /** The head of the queue in each step, and why it was not admitted. */
 export class Heads {
@@ -41,18 +43,16 @@ export class Heads {
   }
 
   /** Takes some steps from an index. */
-  restore({ step, blocked, deferred }: Facts["steps"], lastStep: number) {
-    step.forEach((number, i) => {
-      const head = blocked[i];
-      if (head) this.#block(number, head, lastStep);
-      const putOff = deferred.at(i) as [number, string][];
-      if (putOff.length) this.#deferred.set(number, new Map(putOff));
-    });
+  restore({ step, blocked, deferred }: Facts["steps"]) {
+    this.#first ??= step[0];
+    this.#heads.put(step[0] - this.#first, blocked as unknown as Lists);
+    for (const [i, putOff] of (deferred as unknown as Lists).rows())
+      this.#deferred.set(step[i], new Map(putOff));
   }
 
-  #block(step: number, blocked: Events["Blocked"], lastStep?: number) {
+  #block(step: number, blocked: Events["Blocked"]) {
     this.#first ??= step;
-    this.#heads.set(step - this.#first, blocked, lastStep && lastStep + 1 - this.#first);
+    this.#heads.set(step - this.#first, blocked);
   }
 
   #blocked(step: number) {
@@ -62,9 +62,10 @@ export class Heads {
   /** Why the head of the queue was not admitted in a step, and how many were put off, by reason. */
   inStep(step: number) {
     const [head = null, reason = null] = this.#blocked(step) ?? [];
-    const putOff = { policy: 0, adapter_slot: 0 };
-    for (const why of this.#deferred.get(step)?.values() ?? []) putOff[why as "policy"]++;
-    return { reason, head, deferred: putOff };
+    const whys = this.#deferred.get(step)?.values();
+    const deferred = whys ? { ...NONE_DEFERRED } : NONE_DEFERRED;
+    for (const why of whys ?? []) deferred[why as "policy"]++;
+    return { reason, head, deferred };
   }
 
   /** Why a request waited that was in the queue when this step had been scheduled. */

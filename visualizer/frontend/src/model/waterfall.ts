@@ -3,7 +3,7 @@
  * `visualizer/reading/waterfall` explains the causes and cuts the same spans; a golden test compares them.
  */
 
-import { firstWhere, keep } from "./columns.ts";
+import { firstWhere, keep, Numbers, type Readable } from "./columns.ts";
 import { reasons } from "./messages.ts";
 import { historyOf, isRow, type RequestSpan, type Segment } from "./request_spans.ts";
 import type { StepRecords, TimeRecords } from "./time_records.ts";
@@ -43,7 +43,7 @@ type Emit = (
 /** what of a request its causes follow from */
 type Life = Pick<RequestSpan, "id" | "forked" | "examined" | "admitted" | "segments" | "before">;
 /** By cause, the time that all steps before an index have for a request that does one thing in each of them. */
-type Sums = Record<string, Float64Array>;
+type Sums = Record<string, Numbers>;
 /** Of a request that waits all the time, and of one that decodes. */
 type AllSums = { waiting: Sums; decode: Sums };
 
@@ -64,6 +64,9 @@ const ANY: Life = { id: -1, forked: null, examined: 0, admitted: null, segments:
 /** Decode-only steps before and after a step that its decodes are compared with. */
 const NEIGHBOURS = 3;
 
+/** Steps that are summed up at once. */
+const AT_ONCE = 4096;
+
 /** Bars that are drawn again without a new look at each of their steps: more than a screen has. */
 const MOST_KEPT = 40;
 
@@ -72,7 +75,7 @@ export class Waterfall {
   /** The spans of the requests that were looked at last. */
   #kept: Map<RequestSpan, Span[]> = new Map();
   #records;
-  #ownTimes: StepRecords["times"] | null = null;
+  #ownTimes: Times | null = null;
   /** How much longer the decodes of each step took because of its prefills, by the step's index. */
   #others: Float64Array | null = null;
   #sums: AllSums | null = null;
@@ -91,8 +94,8 @@ export class Waterfall {
   }
 
   get #times() {
-    const { times, length } = this.#steps;
-    return (this.#ownTimes ??= this.unit === "us" ? times : inUnits(length));
+    const { times } = this.#steps;
+    return (this.#ownTimes ??= this.unit === "us" ? times : inUnits());
   }
 
   /**
@@ -123,7 +126,7 @@ export class Waterfall {
     const sum = (causes: string[]) =>
       causes.reduce((total, cause) => total + (byCause[cause] ?? 0), 0);
     const arrived = this.arrived(request);
-    const first = request.firstToken === null ? null : this.#times.end[request.firstToken];
+    const first = request.firstToken === null ? null : this.#times.end.at(request.firstToken);
     const firstToken = first === null || arrived === null ? null : first - arrived;
     const paused =
       this.unit === "us" ? this.#records.paused.between(Number(arrived), Number(first)) : 0;
@@ -162,28 +165,29 @@ export class Waterfall {
 
   /** Emits the parts of a request's time. With `sums`, some only have the right cause and length. */
   #walk(request: RequestSpan, emit: Emit, sums: AllSums | null = null) {
-    const number = this.#steps.counts.number.values;
+    const { number } = this.#steps.counts;
     const times = this.#times;
     const arrived = this.arrived(request);
     const rows = historyOf(request).filter(isRow);
     const end = Math.min(request.endsAt ?? Infinity, this.#steps.length);
     // A request may have been sent before a step ended that the log has before its arrival.
     let first = request.beginsAt;
-    while (arrived !== null && first && times.end[first - 1] > arrived) first--;
+    while (arrived !== null && first && times.end.at(first - 1) > arrived) first--;
     let at = 0; // in `rows`
     for (let index = first; index < end; index++) {
-      const step = number[index];
+      const step = number.at(index);
       while (at < rows.length && Number(rows[at].to) < step) at++;
       const row = rows[at]?.from <= step ? rows[at] : null;
-      const before = index ? times.end[index - 1] : 0;
+      const before = index ? times.end.at(index - 1) : 0;
       let start = arrived === null ? before : Math.max(before, arrived);
-      if (arrived === null && !index) start = Math.min(times.begin[index], times.launched[index]);
-      if (start >= times.end[index]) continue;
+      if (arrived === null && !index)
+        start = Math.min(times.begin.at(index), times.launched.at(index));
+      if (start >= times.end.at(index)) continue;
       if (sums && index && start === before) {
         const until = this.#lasts(request, step, row);
-        const to = firstWhere(end, (one) => number[one] >= until);
+        const to = firstWhere(end, (one) => number.at(one) >= until);
         for (const [cause, sum] of Object.entries(row ? sums.decode : sums.waiting))
-          if (sum[to] > sum[index]) emit(sum[index], sum[to], cause);
+          if (sum.at(to) > sum.at(index)) emit(sum.at(index), sum.at(to), cause);
         if (to > index) {
           index = to - 1;
           continue;
@@ -208,8 +212,7 @@ export class Waterfall {
   #sumUp(): AllSums {
     const { length, skips, counts } = this.#steps;
     for (let index = 0; index < length; index++)
-      for (const [id] of skips.at(index))
-        (this.#skips[id] ??= []).push(counts.number.values[index]);
+      for (const [id] of skips.at(index)) (this.#skips[id] ??= []).push(counts.number.at(index));
     return {
       waiting: this.#sumsOf(null),
       decode: this.#sumsOf({ kind: "decode", from: 0, to: null }),
@@ -220,25 +223,37 @@ export class Waterfall {
     const { length } = this.#steps;
     const { end } = this.#times;
     const sums: Sums = {};
-    for (let index = 1; index < length; index++)
-      if (end[index - 1] < end[index])
-        this.#tile(ANY, index, row, end[index - 1], (from, to, cause) => {
-          if (from < to) (sums[cause] ??= new Float64Array(length + 1))[index + 1] += to - from;
-        });
-    for (const sum of Object.values(sums))
-      for (let index = 0; index < length; index++) sum[index + 1] += sum[index];
+    for (let first = 0; first < length; first += AT_ONCE) {
+      const last = Math.min(length, first + AT_ONCE);
+      const parts: Record<string, Float64Array> = {};
+      const partOf = (cause: string) => (parts[cause] ??= new Float64Array(last - first));
+      for (let index = Math.max(1, first); index < last; index++)
+        if (end.at(index - 1) < end.at(index))
+          this.#tile(ANY, index, row, end.at(index - 1), (from, to, cause) => {
+            if (from < to) partOf(cause)[index - first] += to - from;
+          });
+      for (const cause of new Set([...Object.keys(sums), ...Object.keys(parts)])) {
+        sums[cause] ??= new Numbers();
+        const sum = sums[cause];
+        let total = sum.at(first) || 0;
+        sum.put(
+          first + 1,
+          partOf(cause).map((more) => (total += more)),
+        );
+      }
+    }
     return sums;
   }
 
   #tile(request: Life, index: number, row: Segment | null, start: number, emit: Emit) {
     const times = this.#times;
-    const begin = times.begin[index];
-    if (this.#steps.counts.isAfterGap.values[index] && start < begin) {
+    const begin = times.begin.at(index);
+    if (this.#steps.counts.isAfterGap.at(index) && start < begin) {
       emit(start, begin, "unknown");
       start = begin;
     }
-    const launched = Math.max(start, times.launched[index]);
-    const ready = Math.max(start, times.ready[index]);
+    const launched = Math.max(start, times.launched.at(index));
+    const ready = Math.max(start, times.ready.at(index));
     const computes = row !== null && !isInVain(row);
     const [cause, about]: [string, number | null] = computes
       ? ["between_passes", null]
@@ -246,7 +261,7 @@ export class Waterfall {
     this.#cut(start, launched, cause, about, emit);
     if (computes) this.#computed(row, index, launched, ready, emit);
     else emit(launched, ready, cause, about);
-    this.#cut(ready, times.end[index], cause, about, emit);
+    this.#cut(ready, times.end.at(index), cause, about, emit);
   }
 
   /** Emits a time in which no pass ran, and its paused parts. */
@@ -277,10 +292,11 @@ export class Waterfall {
   }
 }
 
+type Times = Record<keyof StepRecords["times"], Readable>;
+
 /** Times of steps that each take a unit. */
-function inUnits(length: number): StepRecords["times"] {
-  const from = (first: number) => Float64Array.from({ length }, (_, index) => first + index);
-  const [begin, end] = [from(0), from(1)];
+function inUnits(): Times {
+  const [begin, end] = [0, 1].map((first) => ({ at: (index: number) => first + index }));
   return { begin, launched: begin, ready: end, end };
 }
 
@@ -295,7 +311,7 @@ function absent(
   row: Segment | null,
 ): [string, number | null] {
   const { forked, examined, admitted } = request;
-  const step = steps.counts.number.values[index];
+  const step = steps.counts.number.at(index);
   const away = historyOf(request).find(
     ({ kind, from, to }) => kind === "preempted" && from <= step && step <= (to ?? Infinity),
   );
@@ -304,7 +320,7 @@ function absent(
   const id = forked && step <= forked.step ? forked.parent : request.id;
   const own = steps.skipped(index, id);
   if (own) return [own, null];
-  if (steps.counts.failed.values[index] || row) return ["failed_step", null];
+  if (steps.counts.failed.at(index) || row) return ["failed_step", null];
   const isAdmitted = admitted !== null && admitted.step <= step;
   const blocked = steps.heads.at(index);
   if (!blocked || isAdmitted) return ["unknown", null];
@@ -316,28 +332,33 @@ function absent(
  * Compares each step that decodes and prefills with steps nearby that only decode: see `_infer_others_prefill` in
  * `records.py`.
  */
-function othersPrefill(steps: StepRecords, { launched, ready }: StepRecords["times"]) {
-  const [decodes, prefills] = [steps.counts.decodes.values, steps.counts.prefills.values];
-  const failed = steps.counts.failed.values;
-  const indexes = [...Array(steps.length).keys()];
+function othersPrefill(steps: StepRecords, { launched, ready }: Times) {
+  const { decodes, prefills, failed } = steps.counts;
   /** Indexes of the steps that only decode, by number of decodes. */
-  const alone = Map.groupBy(
-    indexes.filter((index) => decodes[index] && !prefills[index] && !failed[index]),
-    (index) => decodes[index],
-  );
+  const alone: Map<number, number[]> = new Map();
+  for (let index = 0; index < steps.length; index++) {
+    const own = decodes.at(index);
+    if (!own || prefills.at(index) || failed.at(index)) continue;
+    const group = alone.get(own);
+    if (group) group.push(index);
+    else alone.set(own, [index]);
+  }
   const sizes = [...alone.keys()].sort((a, b) => b - a);
   const others = new Float64Array(steps.length);
   for (let index = 0; index < steps.length; index++) {
-    const own = decodes[index];
-    if (!own || !prefills[index] || !sizes.length) continue;
+    const own = decodes.at(index);
+    if (!own || !prefills.at(index) || !sizes.length) continue;
     const size = sizes.reduce((best, one) =>
       Math.abs(one - own) < Math.abs(best - own) ? one : best,
     );
     const group = alone.get(size) ?? [];
     const at = firstWhere(group.length, (one) => group[one] >= index);
     const near = group.slice(Math.max(0, at - NEIGHBOURS), at + NEIGHBOURS);
-    const took = near.map((one) => ready[one] - launched[one]).sort((a, b) => a - b);
-    others[index] = Math.max(0, ready[index] - launched[index] - took[(took.length - 1) >> 1]);
+    const took = near.map((one) => ready.at(one) - launched.at(one)).sort((a, b) => a - b);
+    others[index] = Math.max(
+      0,
+      ready.at(index) - launched.at(index) - took[(took.length - 1) >> 1],
+    );
   }
   return others;
 }

@@ -12,7 +12,7 @@ import type { Model } from "./model.ts";
 import { historyOf, isRow, type Segment } from "./request_spans.ts";
 import { lateness, type Slo } from "./run_summary.ts";
 import { CAUSES, isInVain, LOST, type RequestTime, WAITING, WORK } from "./waterfall.ts";
-import { bold, count, list, type Span, say } from "./words.ts";
+import { bold, count, digits, list, type Span, say } from "./words.ts";
 
 /** all spans of a request with one cause; waiting behind others is a row of its own */
 export interface CauseRow {
@@ -160,9 +160,9 @@ export function verdict(model: Model, times: RequestTime[], slo: Slo): Span[] {
   const outside = first + later.length;
   if (!outside)
     return say`${bold(say`${requests}, ${times.length > 1 ? "all " : ""}within the SLO.`)}${mostWords(times)}`;
-  const begin = bold(say`${requests}, ${outside} outside the SLO.`);
+  const begin = bold(say`${requests}, ${digits(outside)} outside the SLO.`);
   const waited = first
-    ? say` ${SMALL[first] ?? first} waited too long for ${first === 1 ? "its" : "their"} first token.`
+    ? say` ${SMALL[first] ?? digits(first)} waited too long for ${first === 1 ? "its" : "their"} first token.`
     : [];
   return say`${begin}${waited}${gapWords(
     model,

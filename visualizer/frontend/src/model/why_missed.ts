@@ -304,7 +304,7 @@ function evictionOf(
   let left = SEARCHED;
   let step = model.stepOf(seq);
   const next = () => {
-    while (step >= firstStep && !measures.evicted[step - firstStep]) step--;
+    while (step >= firstStep && !measures.evicted.at(step - firstStep)) step--;
     return step >= firstStep && left > 0;
   };
   while (next()) {

@@ -84,7 +84,7 @@ export class ExpertsPanel extends Part {
   write() {
     const { frame, model } = this.board;
     const { loads } = frame.story;
-    const tokens = loads ? model.measures.tokens[loads.step - model.firstStep] : 0;
+    const tokens = loads ? model.measures.tokens.at(loads.step - model.firstStep) : 0;
     const words = loads
       ? computedWords(loads.layers, tokens) + loadWords(loads.layers)
       : "no expert computed a token";

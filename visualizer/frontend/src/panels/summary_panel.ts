@@ -20,6 +20,7 @@ import {
 } from "../model/knowledge.ts";
 import type { Model } from "../model/model.ts";
 import { type Percentile, RunSummary, type Slo, type Summary } from "../model/run_summary.ts";
+import { digits } from "../model/words.ts";
 
 export class SummaryPanel {
   setSlo: (slo: Slo) => void;
@@ -177,7 +178,7 @@ function goodputNodes({ good, requests, duration: took }: Summary, slo: Slo, lev
   const rate = took > 0 ? `${((1e6 * good) / took).toPrecision(3)} requests/s` : "";
   const name = `goodput: TTFT ≤ ${ms(slo.ttft)}, ITL p99 ≤ ${ms(slo.itl)} ms`;
   if (level === "unknown") return parts(name, knowledgeWords.unknown);
-  const nodes = parts(name, `${good} of ${requests}`, rate);
+  const nodes = parts(name, `${digits(good)} of ${digits(requests)}`, rate);
   if (level === "inferred") nodes[1].prepend(made(levelDot(level)), " ");
   return nodes;
 }

@@ -59,13 +59,13 @@ export function stepTable({ model, frame }: Source) {
   const known = (value: string | number, fact: Fact) =>
     lacks(model, fact) ? knowledgeWords.unknown : value;
   const rows: [string, string | number][] = [
-    ["blocks used", known(used[i], "block_tables")],
-    ["blocks cached", known(cached[i], "prefix_tree")],
-    ["blocks free", known(free[i], "free_blocks")],
+    ["blocks used", known(used.at(i), "block_tables")],
+    ["blocks cached", known(cached.at(i), "prefix_tree")],
+    ["blocks free", known(free.at(i), "free_blocks")],
     ["tokens", known(outOf(frame.budget.tokens, frame.budget.budget), "scheduled_tokens")],
-    ["prefill tokens", known(prefill[i], "scheduled_tokens")],
-    ["decode tokens", known(decode[i], "scheduled_tokens")],
-    ["recomputed tokens", known(catchup[i], "scheduled_tokens")],
+    ["prefill tokens", known(prefill.at(i), "scheduled_tokens")],
+    ["decode tokens", known(decode.at(i), "scheduled_tokens")],
+    ["recomputed tokens", known(catchup.at(i), "scheduled_tokens")],
     ["seats taken", known(outOf(frame.seats.held, frame.seats.all), "admissions")],
     ["running", known(frame.running.length, "admissions")],
     ["waiting", known(frame.waitingCount, "queue")],

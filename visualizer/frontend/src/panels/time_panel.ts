@@ -508,7 +508,7 @@ export class TimePanel extends Part {
     const { model, board } = this;
     const { frame, store, narrow } = board;
     const count = frame.waitingCount;
-    const suspended = model.measures.suspended[frame.step - model.firstStep];
+    const suspended = model.measures.suspended.at(frame.step - model.firstStep);
     const isKnown = !lacks(model, "queue");
     const waiting = `${count} waiting ${count ? halfDot(model, "waiting_reasons") : ""}`;
     const fresh = count - suspended;

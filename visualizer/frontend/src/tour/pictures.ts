@@ -258,7 +258,7 @@ const drawRun: Draw = ({ painter, scene, width, height }, model) => {
   rows.forEach((name, index) => {
     const bottom = (index + 1) * row - 8;
     const room = row - 22;
-    const counts = model.measures[name].subarray(0, model.stepCount);
+    const counts = [...model.measures[name]];
     const most = name === "used" ? model.settings.num_blocks : Math.max(1, ...counts);
     painter.text(names[name], 0, bottom - room + 12, { size: 13, bold: name === "waiting" });
     painter.text(`at most ${Math.max(0, ...counts)}`, 0, bottom - room + 28, {

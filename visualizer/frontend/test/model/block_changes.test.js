@@ -28,7 +28,7 @@ const found = (model, at) =>
 
 test("a preemption: the new owner's block comes first, then what the cache keeps", () => {
   const model = storytellers();
-  const at = model.firstStep + model.measures.preempted.findIndex((count) => count);
+  const at = model.firstStep + [...model.measures.preempted].findIndex((count) => count);
   const frame = model.frame(at);
   const [{ request, by, table, seq }] = frame.story.preemptions;
   const changes = blockChanges(frame);

@@ -1,5 +1,9 @@
 /** Events for hand-made logs: one short function per kind of event; and what tests ask of a model. */
 
+/** The measures of a model as lists. */
+export const measured = (model) =>
+  Object.entries(model.measures).map(([name, one]) => [name, one.at ? [...one] : one]);
+
 /** All steps of a model. */
 export const stepsOf = (model) =>
   Array.from({ length: model.stepCount }, (_, index) => model.stepInfo(model.firstStep + index));

@@ -13,7 +13,7 @@ import { LogReader } from "../../src/host/log_reader.ts";
 import { Model, plain, sentence } from "../../src/model/index.ts";
 import { keyframe } from "../../src/model/keyframe.ts";
 import { RunSummary } from "../../src/model/run_summary.ts";
-import { stepsOf } from "./events.js";
+import { measured, stepsOf } from "./events.js";
 
 const folder = process.argv[2];
 const files = readdirSync(folder);
@@ -84,7 +84,7 @@ for (const file of files.filter((name) => name.endsWith(".index"))) {
   for (const name of ["expertLoads", "waitCauses", "laneCount", "stepsBefore", "firstSeq"])
     assert.deepEqual(model[name], whole[name], `${file}: ${name}`);
   assert.deepEqual(stepsOf(model), stepsOf(whole));
-  assert.deepEqual(model.measures, whole.measures);
+  assert.deepEqual(measured(model), measured(whole));
   assert.deepEqual(model.paused.intervals, whole.paused.intervals);
   if (!whole.stepCount) continue;
   const slo = { ttft: 40_000, itl: 5_000 };

@@ -59,7 +59,7 @@ function told(model) {
   return {
     steps: make.stepsOf(model),
     lives: model.requests,
-    measures: { ...model.measures },
+    measures: make.measured(model),
     frames: steps.map((step) => core(model.frame(step).state)),
     sentences: steps.map((step) => plain(sentence(model, step))),
   };

@@ -8,11 +8,12 @@ import { modelOf } from "./scenes.js";
 const { admitted, allocated, arrived, finished, scheduled, started, step } = make;
 
 const kinds = (model) =>
-  momentSteps(model).map((at) => momentKind(model.measures.happened[at - model.firstStep]));
+  momentSteps(model).map((at) => momentKind(model.measures.happened.at(at - model.firstStep)));
 
 test("each moment has the most telling thing of its step", () => {
   const model = storytellers();
-  const of = (name) => [...model.measures[name].keys()].filter((i) => model.measures[name][i]);
+  const of = (name) =>
+    [...[...model.measures[name]].entries()].flatMap(([i, count]) => (count ? [i] : []));
   const preempted = of("preempted").map((i) => model.firstStep + i);
   const evicted = of("evicted").map((i) => model.firstStep + i);
   const steps = momentSteps(model);

@@ -228,14 +228,17 @@ function checkMeasures(/** @type {any} */ model, /** @type {any} */ frame) {
   const at = frame.step - model.firstStep;
   const { measures } = model;
   const { counts, budget, story } = frame;
-  assert.equal(measures.used[at], counts.shared + counts.unshared);
-  assert.equal(measures.cached[at], counts.cached);
-  assert.equal(measures.free[at], counts.free);
-  assert.equal(measures.tokens[at], budget.tokens);
-  assert.equal(measures.waiting[at], frame.waiting.length);
-  assert.equal(measures.running[at], frame.running.length);
-  assert.equal(measures.preempted[at], story.preemptions.length);
-  assert.equal(measures.prefill[at] + measures.catchup[at] + measures.decode[at], budget.tokens);
+  assert.equal(measures.used.at(at), counts.shared + counts.unshared);
+  assert.equal(measures.cached.at(at), counts.cached);
+  assert.equal(measures.free.at(at), counts.free);
+  assert.equal(measures.tokens.at(at), budget.tokens);
+  assert.equal(measures.waiting.at(at), frame.waiting.length);
+  assert.equal(measures.running.at(at), frame.running.length);
+  assert.equal(measures.preempted.at(at), story.preemptions.length);
+  assert.equal(
+    measures.prefill.at(at) + measures.catchup.at(at) + measures.decode.at(at),
+    budget.tokens,
+  );
 }
 
 /** Every step of a request is in exactly one segment, or in none if it is new or just forked. */
