@@ -13,7 +13,6 @@ from server.process import ServerError
 # Figure -> what it shows. `main` in `benchmarks.FIGURE` measures, prints and saves it.
 FIGURES = {
     "speed": "decode at batch 1, 8 and 32, decisions at 32 and 128; also against another checkout",
-    "bundled": "the bundled model against a bare torch loop, transformers and llama.cpp",
     "sizes": "models of 0.5B and 1.5B against transformers and llama.cpp, and a long context",
     "logits": "GGUF files of six types: logits against llama.cpp's and the float model's",
     "devices": "one model on eight devices, simulated: what fits, a step, tokens per second, TTFT",

@@ -14,7 +14,6 @@ from visualizer.pictures import chromium_path
 
 TINY = {
     "speed": "--rounds 2",
-    "bundled": "--batches 2 --blocks 2",
     "sizes": "--shapes tiny --weights float32,Q8_0 --batches 2 --steps 2 --context 8 --threads 1",
     "logits": "--models tiny,bundled --types Q4_0,Q4_K --dtypes float32 --texts 1 --tokens 8",
     "devices": "--requests 4",
