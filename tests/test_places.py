@@ -121,10 +121,7 @@ ADDITIONS: dict[str, dict[str, Edit]] = {
     },
 }
 # These write what is derived from the additions.
-COMMANDS = (
-    "authoring.generated",
-    "authoring.contents",
-)
+COMMANDS = ("authoring.generated", "authoring.contents")
 # These judge each addition.
 FOLD = "tests/visualizer/test_golden_fold.py::test_the_board_and_the_frame_say_the_same_of_each_request"
 CHECKS = {
@@ -192,10 +189,7 @@ def complaint(copy: Path, *kinds: str) -> str:
     """Run the checks of some kinds of addition in the copy; return what the first to fail prints."""
     checks = dict.fromkeys(check for kind in kinds for check in CHECKS[kind])
     script = "".join(DERIVED.get(kind, "") for kind in kinds)
-    for command in (
-        ["-m", "pytest", "-q", "-x", "-n", "0", *checks],
-        ["-c", script],
-    ):
+    for command in (["-m", "pytest", "-q", "-x", "-n", "0", *checks], ["-c", script]):
         done = run(copy, *command)
         if done.returncode:
             return done.stdout + done.stderr

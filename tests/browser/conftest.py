@@ -11,13 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from authoring.lab import (
-    CHROMIUM_FLAGS,
-    REPOSITORY,
-    close_notebook,
-    jupyterlab,
-    open_notebook,
-)
+from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, close_notebook, jupyterlab, open_notebook
 from tests.browser.exported import exports, open_board
 from tests.browser.live import hang_up
 from tests.browser.notebooks import run_cell, write_notebook

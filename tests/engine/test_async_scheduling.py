@@ -14,12 +14,7 @@ from engine.core.scheduling.policies import Fcfs
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.scenarios import scenario
 from tests.engine.bundled import bundled_engine
-from tests.engine.workloads import (
-    FailingRunner,
-    finish,
-    next_token,
-    simulated,
-)
+from tests.engine.workloads import FailingRunner, finish, next_token, simulated
 from visualizer.reading.messages import MESSAGES, text
 from visualizer.reading.why import why
 

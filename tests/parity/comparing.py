@@ -20,7 +20,7 @@ from parity.replay import replay
 FREE, SHARING, IDS = "different free counts", "different sharing", "different block numbers"
 CAUSES = {  # of the differences that are left
     IDS: "without a prefix cache, the first of a request's released blocks is reused first, in vLLM "
-    "the last; and vLLM still finds blocks of a victim that was scheduled in the same step",
+    "the last; and vLLM still finds blocks of a victim that was scheduled in the same step"
 }
 
 

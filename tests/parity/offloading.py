@@ -33,10 +33,7 @@ def operations(seed: int) -> tuple[int, list[Operation]] | None:
     """Return the size of the host tier and what it was asked; None if the workload has none."""
     workload = tiered_workload(seed)
     config = workload.config.changed(
-        disk_kv_tokens=0,
-        kv_write="write_through",
-        watermark=0.0,
-        long_prefill_token_threshold=0,
+        disk_kv_tokens=0, kv_write="write_through", watermark=0.0, long_prefill_token_threshold=0
     )
     if not config.host_kv_tokens:
         return None

@@ -20,13 +20,7 @@ from server.api.openai.chat import ChatRequest
 from server.api.openai.completions import CompletionRequest
 from server.core.models import ModelDirectory, Models
 from server.http import bodies
-from server.http.bodies import (
-    BodyLimits,
-    JsonRoute,
-    body_limits,
-    depth_and_values,
-    read_body,
-)
+from server.http.bodies import BodyLimits, JsonRoute, body_limits, depth_and_values, read_body
 from server.http.errors import ApiError
 from tests.server.bridges import running
 from tests.server.harness import post, refusal

@@ -242,10 +242,7 @@ def test_a_name_that_no_request_can_have_is_refused(name):
 
 @pytest.mark.parametrize(
     ("option", "value", "module", "extra"),
-    [
-        ("--replicas", "2", "ray", "[cluster]'"),
-        ("--kv-events", "0", "zmq", "[kv-events]'"),
-    ],
+    [("--replicas", "2", "ray", "[cluster]'"), ("--kv-events", "0", "zmq", "[kv-events]'")],
 )
 def test_a_missing_library_names_the_extra(monkeypatch, option, value, module, extra):
     if module == "ray":

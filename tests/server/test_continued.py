@@ -35,10 +35,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "/v1/completions",
         STREAMED | {"prompt": "xy", "max_tokens": 24, "logprobs": 2, "echo": True},
     ),
-    "samples": (
-        "/v1/completions",
-        STREAMED | {"prompt": ["x?", "yz"], "n": 2, "max_tokens": 8},
-    ),
+    "samples": ("/v1/completions", STREAMED | {"prompt": ["x?", "yz"], "n": 2, "max_tokens": 8}),
     "seeded": (
         "/v1/completions",
         STREAMED

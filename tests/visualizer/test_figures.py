@@ -12,17 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from engine import (
-    Cost,
-    EngineConfig,
-    EventLog,
-    Load,
-    Sweep,
-    Workload,
-    simulate,
-    simulated,
-    sweep,
-)
+from engine import Cost, EngineConfig, EventLog, Load, Sweep, Workload, simulate, simulated, sweep
 from engine.core.log import vocabulary as v
 from engine.models.configurations import CONFIGURATIONS
 from engine.models.kv_sizes import kv_sizes

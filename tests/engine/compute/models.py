@@ -28,7 +28,7 @@ GEMMA3 |= dict(rope_local_base_freq=100.0, rope_scaling=dict(rope_type="linear",
 YARN = dict(rope_theta=500.0, factor=8.0, original_max_position_embeddings=16, beta_fast=4.0)
 MINISTRAL3 = SIZES | {
     "rope_parameters": YARN
-    | dict(rope_type="yarn", mscale=1.0, mscale_all_dim=0.5, llama_4_scaling_beta=0.3),
+    | dict(rope_type="yarn", mscale=1.0, mscale_all_dim=0.5, llama_4_scaling_beta=0.3)
 }
 GEMMA4 = dict(
     num_hidden_layers=5, sliding_window=8, global_head_dim=32, final_logit_softcapping=8.0

@@ -18,13 +18,7 @@ from engine.models.weights.gguf_blocks import READERS, read_groups
 from engine.models.weights.gguf_checkpoint import GGUFCheckpoint
 from engine.models.weights.gguf_file import GGUFFile
 from engine.models.weights.matrix import Int8Matrix
-from recorders.fixtures.record_gguf import (
-    FIXTURES,
-    LOGITS,
-    NUM_LOGITS,
-    distance,
-    our_logits,
-)
+from recorders.fixtures.record_gguf import FIXTURES, LOGITS, NUM_LOGITS, distance, our_logits
 from tests.engine.compute.gguf_files import finish, write
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.facts import raises_naming

@@ -92,20 +92,3 @@ def test_the_plan_and_the_log_state_the_bytes_that_are_allocated() -> None:
     again = Engine(runner, config, tokenizer=engine.tokenizer)
     plain = Engine(runner, EngineConfig(), tokenizer=engine.tokenizer)
     assert "kv_dtype" in again.log[0].model and "kv_dtype" not in plain.log[0].model
-
-
-def test_pages_keep_every_bit_and_fit_only_pages_in_int8() -> None:
-    formats = []
-    for kv_dtype in ("auto", "int8"):
-        runner, _ = load("bundled")
-        runner.kv_dtype = kv_dtype
-        runner.reserve(6, 4)
-        formats.append(runner.kv_format())
-    assert (
-        formats[0].dtype != formats[1].dtype and formats[0].page_bytes > 3 * formats[1].page_bytes
-    )
-    memory = runner.kv_cache.tensor
-    before = memory.copy_(torch.randint(-128, 128, memory.shape)).clone()
-    pages = runner.read_pages([4, 1])
-    runner.write_pages([0, 5], memoryview(pages))
-    assert torch.equal(memory, before[:, [4, 1, 2, 3, 4, 1]])

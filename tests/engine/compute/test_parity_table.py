@@ -71,10 +71,7 @@ class Router:
 
 @pytest.mark.parametrize(
     ("name", "column"),
-    [
-        *(("qwen3-moe", column) for column in COLUMNS),
-        *((name, "together") for name in MODELS),
-    ],
+    [*(("qwen3-moe", column) for column in COLUMNS), *((name, "together") for name in MODELS)],
 )
 def test_recorded_loads_are_those_of_transformers_router(subject, name, column):
     subject = subject(name)

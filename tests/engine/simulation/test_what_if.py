@@ -7,13 +7,7 @@ from engine.simulation.scenarios import scenario
 from engine.simulation.workload import poisson, uniform
 from tests.engine.drafters import Knowing, drafted
 from tests.engine.simulation.pinned import texts_of
-from tests.engine.workloads import (
-    adapter_workload,
-    make_engine,
-    play,
-    random_workload,
-    windowed,
-)
+from tests.engine.workloads import adapter_workload, make_engine, play, random_workload, windowed
 from tests.facts import raises_naming
 from visualizer import read
 

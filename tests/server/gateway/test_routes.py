@@ -74,11 +74,7 @@ def test_gateway_rejects_what_every_server_rejects(url):
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [
-        ("POST", "/engine/restart"),
-        ("POST", "/engine/screen"),
-        ("GET", "/compare"),
-    ],
+    [("POST", "/engine/restart"), ("POST", "/engine/screen"), ("GET", "/compare")],
 )
 def test_route_for_one_engine_names_the_replicas(pair, method, path):
     gateway, first, second = pair
