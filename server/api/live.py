@@ -26,6 +26,7 @@ fields changes.
 import asyncio
 import gzip
 import html
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,6 +57,14 @@ if TYPE_CHECKING:
     from server.gateway.gateway import ClusterWindow
 
 PAGES = Path(__file__).parents[1] / "pages"
+# The page of a gateway is that of one server without the parts that are about one engine.
+_ONE_ENGINE = re.compile(r"<!-- one engine -->\n.*?<!-- end -->\n", re.DOTALL)
+_OF_GATEWAY = {
+    "<title>Underglass<": "<title>Underglass: replicas<",
+    "live_page.js": "gateway_page.js",
+    'aria-label="Engine"': 'aria-label="All replicas"',
+    "what the engine does with it": "which replica answers it",
+}
 
 # The page loads nothing from other sites, even if a prompt contains HTML, and other sites cannot
 # frame it. Inline styles are allowed because the board brings its own style.
@@ -101,18 +110,23 @@ class _Files(StaticFiles):
         return response
 
 
-def install_page(app: FastAPI, name: str = "live.html") -> None:
-    """Serve a page of `server/pages/` at `/`, and its files below `/page/` and `/board/`."""
-    built(f"modules/{Path(name).stem}_page.js")
+def install_page(app: FastAPI, *, of_gateway: bool = False) -> None:
+    """Serve the live page at `/`, and its files below `/page/` and `/board/`."""
+    text = (PAGES / "live.html").read_text("utf-8")
+    if of_gateway:
+        text = _ONE_ENGINE.sub("", text)
+        for words, instead in _OF_GATEWAY.items():
+            text = text.replace(words, instead)
+    fields = "".join(map(_field, settings_of(EngineConfig)))
+    text = text.replace("<!-- settings -->", fields)
+    built(f"modules/{'gateway' if of_gateway else 'live'}_page.js")
     app.mount("/page", _Files(directory=PAGES))
     app.mount("/board", _Files(directory=MODULES))
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
         headers = {**_HEADERS, "Content-Security-Policy": _POLICY}
-        text = (PAGES / name).read_text("utf-8")
-        fields = "".join(map(_field, settings_of(EngineConfig)))
-        return HTMLResponse(text.replace("<!-- settings -->", fields), headers=headers)
+        return HTMLResponse(text, headers=headers)
 
 
 def _field(setting: Setting) -> str:

@@ -39,7 +39,7 @@ def create_gateway_app(gateway: Gateway, request_log: LogWriter | None = None) -
         app.include_router(routes(gateway))
     app.include_router(join.routes(gateway.settings.host))
     lmtp.install(app, gateway)
-    live.install_page(app, "gateway.html")
+    live.install_page(app, of_gateway=True)
     return app
 
 
