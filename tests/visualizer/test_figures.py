@@ -3,12 +3,10 @@
 import html
 import json
 import re
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import msgspec
-import numpy as np
 import plotly.graph_objects as go
 import pytest
 
@@ -21,14 +19,11 @@ from engine.simulation.scenarios import scenario
 from engine.simulation.workload import lognormal, poisson
 from tests.engine.workloads import random_log
 from tests.facts import assert_names
-from visualizer import compare, figures, read, show
-from visualizer.figures.theme import LINE_WIDTH, MAX_POINTS, PALETTES
+from visualizer import compare, figures, show
+from visualizer.figures.theme import LINE_WIDTH, PALETTES
 from visualizer.logs import StepIndex, part_of
 from visualizer.reading.summary import summary
 
-OF_A_LOG: dict[str, Callable[..., go.Figure]] = {
-    name: getattr(figures, name) for name in ("ttft", "itl", "throughput", "memory", "overlap")
-}
 THEMES = ("light", "dark", None)
 
 
@@ -46,11 +41,6 @@ def busy():
     return served(25)
 
 
-@pytest.fixture(scope="module")
-def static():
-    return served(25, batching="static")
-
-
 def heading(figure: go.Figure) -> list[str]:
     lines = figure.layout.title.text.split("<br>")
     return [html.unescape(re.sub("<[^>]*>", "", line)) for line in lines]
@@ -64,77 +54,13 @@ def drawn(figure: go.Figure, name: str) -> go.Scatter:
 def test_a_log_without_its_beginning_says_so_wherever_its_totals_are_shown(busy):
     ends = StepIndex(busy).ends
     last, cut = max(ends), part_of(busy, ends[40], len(busy))
-    for name, draw in OF_A_LOG.items():
-        assert_names(" ".join(heading(draw({"whole": busy, "cut": cut}))[-2:]), "cut", 40)
-        assert len(heading(draw(busy))) < len(heading(draw(cut))), name
+    drawn = figures.overlap({"whole": busy, "cut": cut})
+    assert_names(" ".join(heading(drawn)[-2:]), "cut", 40)
+    assert len(heading(figures.overlap(busy))) < len(heading(figures.overlap(cut)))
     assert_names(summary(cut).splitlines()[0], 41, last, 40)
     assert not summary(busy).startswith("part")
     assert_names(show(cut), last)
     assert_names(compare(busy, cut).note, "B", 40)
-
-
-def test_ttft_is_the_distribution_of_all_requests(busy):
-    figure = figures.ttft(busy)
-    curve, dots = figure.data
-    values = np.sort(read(busy).requests.ttft_ms.dropna())
-    assert np.array_equal(curve.x[1:], values)
-    assert np.allclose(curve.y[1:], np.arange(1, len(values) + 1) / len(values))
-    assert curve.y[0] == 0 and curve.line.shape == "hv"
-    assert dots.y == (0.5, 0.95, 0.99)
-    assert dots.x == tuple(np.quantile(values, [0.5, 0.95, 0.99]))
-    assert curve.customdata[1:] == tuple(
-        f"r{id_} {label}<br>" for id_, label in read(busy).requests.label[
-            read(busy).requests.sort_values("ttft_ms").index
-        ].items()
-    )  # fmt: skip
-
-
-def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy):
-    curve = figures.itl(busy).data[0]
-    gaps = np.sort(read(busy).tokens.gap_ms.dropna())
-    assert len(gaps) > MAX_POINTS >= len(curve.x) - 1
-    for x, y in list(zip(curve.x, curve.y, strict=True))[1::50]:
-        below, upto = np.searchsorted(gaps, x, "left"), np.searchsorted(gaps, x, "right")
-        assert below / len(gaps) < y <= upto / len(gaps)
-    assert curve.x[-1] == gaps[-1] and curve.y[-1] == 1
-
-
-def test_throughput_counts_every_token_once(busy, static):
-    figure = figures.throughput({"a": busy, "b": static})
-    for name, one in (("a", busy), ("b", static)):
-        trace = drawn(figure, name)
-        scale = 1 if "(ms)" in figure.layout.xaxis.title.text else 1000
-        lasted = np.diff(np.array(trace.x) * scale) / 1000
-        assert (lasted > 0).all()
-        assert (lasted * trace.y[:-1]).sum() == pytest.approx(len(read(one).tokens))
-    assert_names(" ".join(heading(figure)), "a", "b")
-    # A token in the last millisecond is no peak.
-    line = figures.throughput("thirty").data[0]  # 801 ms, in windows of 100
-    assert np.diff(line.x)[-1] == pytest.approx(101)
-    assert max(line.y) < 800
-
-
-def test_memory_stacks_up_to_the_frames_columns(log):
-    steps = read(log).steps
-    memory = figures.memory(log)
-    used, cached = drawn(memory, "held by requests"), drawn(memory, "cached")
-    assert used.y[:-1] == tuple(steps.used_blocks) and cached.y[:-1] == tuple(steps.cached_blocks)
-    assert used.x[:-1] == tuple(steps.index)
-    assert used.stackgroup == cached.stackgroup
-    assert cached.fillpattern.shape == "/" and not used.fillpattern.shape
-    assert set(drawn(memory, "all blocks").y) == {40}
-    assert drawn(memory, "preemptions").x == tuple(steps.index[steps.preempted > 0])
-    assert_names(" ".join(heading(memory)), "100%", 1)
-
-
-def test_a_long_run_is_drawn_with_few_points_and_says_so():
-    long = served(20, requests=640)
-    assert len(read(long).steps) > 2 * MAX_POINTS
-    figure = figures.memory(long)
-    assert max(len(trace.x) for trace in figure.data[:2]) <= MAX_POINTS + 1
-    assert_names(" ".join(heading(figure)), "fullest", -(-len(read(long).steps) // MAX_POINTS))
-    assert len(figure.to_json()) < 400_000
-    assert max(drawn(figure, "held by requests").y) == read(long).steps.used_blocks.max()
 
 
 def twelve(cpu_ms: float = 5, **settings: Any) -> EventLog:
@@ -240,24 +166,22 @@ def test_each_user_is_a_cell_of_its_size_beside_the_weights():
     assert heading(figures.users({}))[0]
 
 
-@pytest.mark.parametrize("name", OF_A_LOG)
-def test_a_log_with_nothing_to_show_says_so(name, log):
+def test_a_log_with_nothing_to_show_says_so(log):
     empty = EventLog()
     empty.append(log[0])
     for nothing in (EventLog(), empty):
-        figure = OF_A_LOG[name](nothing)
+        figure = figures.overlap(nothing)
         assert len(figure.data) == 0
         assert heading(figure)[0], "the figure says why it is empty"
-    assert len(OF_A_LOG[name]({"one": empty, "other": log}).data) > 0
+    assert len(figures.overlap({"one": empty, "other": log}).data) > 0
     with pytest.raises(ValueError):
-        OF_A_LOG[name]({})
+        figures.overlap({})
 
 
-@pytest.mark.parametrize("name", OF_A_LOG)
-def test_any_log_can_be_drawn(name, first_seed):
+def test_any_log_can_be_drawn(first_seed):
     for seed in range(first_seed, first_seed + 6):
         one = random_log(seed, EventLog(window=None if seed % 2 else 40))
-        figure = OF_A_LOG[name]({"this": one, "bare": EventLog.from_bytes(bare(one))})
+        figure = figures.overlap({"this": one, "bare": EventLog.from_bytes(bare(one))})
         assert "NaN" not in json.dumps(json.loads(figure.to_json()))
         assert max(map(len, heading(figure))) <= LINE_WIDTH + 8
 
@@ -266,10 +190,9 @@ def bare(log: EventLog) -> bytes:
     return b"".join(line + b"\n" for line in log.deterministic())
 
 
-@pytest.mark.parametrize("name", OF_A_LOG)
-def test_names_are_text_and_never_markup(name, log):
+def test_names_are_text_and_never_markup(log):
     evil = '<b>x</b><a href="http://e">'
-    figure = OF_A_LOG[name]({evil: log, "a & b " + "very " * 20: log})
+    figure = figures.overlap({evil: log, "a & b " + "very " * 20: log})
     written = json.loads(figure.to_json())
     texts = list(strings(written))
     assert any("&lt;b&gt;x" in text for text in texts)

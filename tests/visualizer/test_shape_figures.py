@@ -1,12 +1,8 @@
-"""The figures of a shape and of masks: what they draw, and what they say."""
-
-import re
+"""The figure of a shape: what it draws, and what it says."""
 
 import pytest
 
-from engine import Engine, EngineConfig, EventLog, SamplingParams
-from engine.core.sampling_params import StructuredOutput
-from visualizer import figures, read
+from visualizer import figures
 from visualizer.figures.shape import Edge, edges_of
 
 # a, then x or y twice, then z: (state, character) -> state
@@ -41,22 +37,3 @@ def test_the_vocabulary_has_a_cell_for_each_token_and_the_title_counts_the_allow
 def test_a_shape_with_a_circle_is_an_error_that_names_the_fix():
     with pytest.raises(ValueError, match="any length"):
         figures.shape({(0, "a"): 0}, {0}, 0, ["a"], [True])
-
-
-def test_without_masks_the_figure_says_what_to_do():
-    drawn = figures.masks(EventLog())
-    assert "No mask" in drawn.layout.title.text
-
-
-def test_a_bar_for_each_sampled_token_is_split_into_allowed_and_removed():
-    engine = Engine.load("bundled", EngineConfig(jump_forward=False))
-    shape = StructuredOutput("regex", "(cat|dog) [0-9]")
-    prompt = engine.tokenizer.encode("Once")
-    engine.complete([prompt], SamplingParams(temperature=0, structured=shape), progress=False)
-    rows = read(engine.log).token_rows
-    allowed, removed = figures.masks(engine.log).data
-    assert allowed.y == tuple(row.mass for row in rows)
-    assert all(a + b == pytest.approx(1) for a, b in zip(allowed.y, removed.y, strict=True))
-    overruled = sum(row.wanted is not None for row in rows)
-    title = figures.masks(engine.log).layout.title.text.replace("<br>", " ")
-    assert f"{overruled} of {len(rows)} tokens" in re.sub(r"</?b> ?", "", title)
