@@ -5,19 +5,12 @@ import { plain } from "../../src/model/index.ts";
 import { assertNames } from "../facts.js";
 import { storytellers } from "../recorder.js";
 import * as make from "./events.js";
-import { modelOf } from "./scenes.js";
+import * as scenes from "./scenes.js";
 
 const { admitted, allocated, arrived, finished, scheduled, started, step } = make;
+const { modelOf } = scenes;
 
-const one = [
-  arrived(1, "abcde"),
-  step(1),
-  admitted(1),
-  allocated(1, 0, 1, 2),
-  scheduled([[1, 0, 5]]),
-  finished([[1, "f"]]),
-  make.inserted(1, 1, 0, 0, 1),
-];
+const one = scenes.one();
 const found = (model, at) =>
   blockChanges(model.frame(at)).map(({ block, before, after, copy }) => [
     block,

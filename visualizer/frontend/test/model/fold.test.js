@@ -5,8 +5,9 @@ import { treeOf } from "../../src/model/tree.ts";
 import { names } from "../facts.js";
 import { core } from "./core.js";
 import * as make from "./events.js";
+import { one } from "./scenes.js";
 
-const { admitted, allocated, arrived, finished, inserted, scheduled, started, step } = make;
+const { admitted, allocated, arrived, finished, scheduled, started, step } = make;
 
 function fold(...events) {
   const state = new State();
@@ -15,17 +16,11 @@ function fold(...events) {
 }
 
 /** r1 has "abcde" computed in blocks 0, 1, 2, of which 0 and 1 are node 1; its next token is "f". */
-const oneRunning = [
-  started(),
-  arrived(1, "abcde"),
-  step(1),
-  admitted(1),
-  allocated(1, 0, 1, 2),
-  scheduled([[1, 0, 5]]),
-  finished([[1, "f"]]),
-  inserted(1, 1, 0, 0, 1),
-];
+const oneRunning = [started(), ...one()];
 const request = (state, id) => core(state).requests.find((one) => one.id === id);
+const nodeOf = (id, parent, tokens, blocks, last, lock_ref) => {
+  return { id, parent, tokens, blocks, copies: [], last, lock_ref, extra_key: [] };
+};
 const node = (state, id) => core(state).nodes.find((one) => one.id === id);
 
 test("run_started: all blocks are free, block 0 is allocated first", () => {
@@ -65,16 +60,7 @@ test("radix_inserted: the tree has a reference, the request a lock", () => {
   const state = fold(oneRunning);
   assert.deepEqual(core(state).refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
-  const kept = {
-    id: 1,
-    parent: 0,
-    tokens,
-    blocks: [0, 1],
-    copies: [],
-    last: 1,
-    lock_ref: 1,
-    extra_key: [],
-  };
+  const kept = nodeOf(1, 0, tokens, [0, 1], 1, 1);
   assert.deepEqual(node(state, 1), kept);
   assert.equal(core(state).tick, 1);
   assert.deepEqual(state.counts, { unshared: 3, shared: 0, cached: 0, free: 3 });
@@ -206,16 +192,7 @@ test("blocks_stored: a node for each block, and no lock counts", () => {
   const state = fold(oneHashed);
   assert.deepEqual(core(state).refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."cd"].map((letter) => letter.codePointAt(0));
-  const second = {
-    id: 2,
-    parent: 1,
-    tokens,
-    blocks: [1],
-    copies: [],
-    last: 0,
-    lock_ref: 0,
-    extra_key: [],
-  };
+  const second = nodeOf(2, 1, tokens, [1], 0, 0);
   assert.deepEqual(node(state, 2), second);
   assert.equal(request(state, 1).last_node, 2);
   assert.equal(core(state).tick, 0);
@@ -226,16 +203,7 @@ test("prefix_adopted: unlocked nodes, the latest access, and where they come fro
   assert.deepEqual(core(state).refs, [1, 1, 0, 0, 0, 0]);
   assert.equal(core(state).tick, 2);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
-  const adopted = {
-    id: 1,
-    parent: 0,
-    tokens,
-    blocks: [0, 1],
-    copies: [],
-    last: 1,
-    lock_ref: 0,
-    extra_key: [],
-  };
+  const adopted = nodeOf(1, 0, tokens, [0, 1], 1, 0);
   assert.deepEqual(node(state, 1), adopted);
   assert.deepEqual(state.adoptedPrefix(1), { adopted: 4, source: "replica 0" });
   assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 2, free: 4 });

@@ -2,37 +2,17 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { openingRequest, openingScores, openingStep } from "../../src/model/index.ts";
 import * as make from "./events.js";
-import { modelOf } from "./scenes.js";
+import * as scenes from "./scenes.js";
 
 const { admitted, allocated, arrived, finished, scheduled, started, step } = make;
 
 /** Points of each step. */
 const points = (...events) => openingScores(modelOf(...events)).map((quarters) => quarters / 4);
 
-const one = [
-  arrived(1, "abcde"),
-  step(1),
-  admitted(1),
-  allocated(1, 0, 1, 2),
-  scheduled([[1, 0, 5]]),
-  finished([[1, "f"]]),
-  make.inserted(1, 1, 0, 0, 1),
-];
+const { modelOf } = scenes;
+const one = scenes.one();
 /** r2 hits four of its five prompt tokens. */
-const hit = [
-  arrived(2, "abcdx"),
-  step(2),
-  admitted(2, 1, [0, 1]),
-  allocated(2, 3),
-  scheduled([
-    [1, 5, 1],
-    [2, 4, 1],
-  ]),
-  finished([
-    [1, "g"],
-    [2, "y"],
-  ]),
-];
+const hit = scenes.two().slice(0, -1);
 const decodes = (number, ...rows) => [
   step(number),
   scheduled(rows.map(([id, start]) => [id, start, 1])),

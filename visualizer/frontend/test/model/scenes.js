@@ -12,7 +12,7 @@ const { admitted, allocated, arrived, finished, inserted, scheduled, started, st
 export const modelOf = (...events) => new Model(events.flat(Infinity));
 
 /** r1 computes "abcde" in blocks 0, 1, 2; 0 and 1 are node 1. */
-const one = (options) => [
+export const one = (options) => [
   arrived(1, "abcde", options),
   step(1),
   admitted(1),
@@ -22,7 +22,7 @@ const one = (options) => [
   inserted(1, 1, 0, 0, 1),
 ];
 /** r2 hits four tokens of it and takes block 3. */
-const two = (options) => [
+export const two = (options) => [
   arrived(2, "abcdx", options),
   step(2),
   admitted(2, 1, [0, 1]),
