@@ -8,7 +8,7 @@ Read in this order:
 3. ``corpus``     the mixture, an endless stream from one seed
 4. ``tokenizer``  text to token ids
 5. ``model``      the network
-6. ``run``        batches and the training loop: ``train(out_dir)``, or ``python -m engine.training``
+6. ``run``        batches and the training loop: ``train(out_dir)``, or ``underglass train``
 7. ``export``     writes the Hugging Face directory
 8. ``evaluate``, ``evaluate_tools``  measure what the model can do, and write the model card
 """
