@@ -122,6 +122,8 @@ def test_a_setting_of_the_playground_runs_the_workload_again(site, new_page):
         for goal, value in zip(game.question.goals, game.runs[-1].values, strict=True)
     ]
     expect(page.locator(".meter b")).to_have_text(values, timeout=60_000)
+    runs = page.get_by_role("region", name="Runs so far")
+    assert runs.evaluate("one => one.clientWidth === one.parentElement.clientWidth")
     page.get_by_role("button", name="Another question").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(QUESTIONS[1].text)
 
