@@ -144,6 +144,13 @@ class RequestValidator:
             bounds = f"a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
             raise RequestError("priority", f"must be {bounds}, got {priority!r}")
         length = f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens"
+        if max_context is not None and len(tokens) + params.max_tokens > max_context:
+            raise ContextLengthError(
+                "prompt" if len(tokens) >= max_context else "max_tokens",
+                f"{length} exceed the model's context of {max_context}: shorten the prompt or lower "
+                "max_tokens",
+                max_context,
+            )
         memory = config.max_kv_tokens // config.block_size
         need = max_blocks(len(tokens), params.max_tokens, 1, config)
         if need > memory:
@@ -153,13 +160,6 @@ class RequestValidator:
                 f"{memory}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
                 memory * config.block_size
                 - (-1 if config.scheduler == "vllm" else 2 * config.block_size + 1),
-            )
-        if max_context is not None and len(tokens) + params.max_tokens > max_context:
-            raise ContextLengthError(
-                "prompt" if len(tokens) >= max_context else "max_tokens",
-                f"{length} exceed the model's context of {max_context}: shorten the prompt or lower "
-                "max_tokens",
-                max_context,
             )
         if (
             not config.preemption
