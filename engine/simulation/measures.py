@@ -256,10 +256,10 @@ def percentiles(name: str, found: Iterable[float | None]) -> dict[str, float | N
     return {label: quantile(values, one) if values else None for label, one in shares.items()}
 
 
-def percent_change(change: float) -> str:
-    """Return a relative change in words: "+12%", "-3%", or "±0%" where it is below half a percent."""
-    words = f"{change:+.0%}"
-    return "±0%" if words[1:] == "0%" else words
+def percent_change(change: float, digits: int = 0) -> str:
+    """Return a relative change in words: "+12%", "-3%" or, where it rounds to nothing, "±0%"."""
+    words = f"{change:+.{digits}%}"
+    return words if float(words[:-1]) else f"±{words[1:]}"
 
 
 def _block_size(log: EventLog) -> int:

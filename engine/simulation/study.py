@@ -285,9 +285,9 @@ def _line(row: Row) -> list[str]:
 def _error(row: Row) -> str:
     """Return the error beside a row's numbers: on held-back steps or, for a count, of the replay."""
     if row.error is not None:
-        return f"{row.error:+.1%}"
+        return percent_change(row.error, 1)
     if row.off is not None and not row.is_time:
-        return "exact" if row.off == 0 else f"off {row.off:+.1%}"
+        return "exact" if row.off == 0 else f"off {percent_change(row.off, 1)}"
     return "unknown"
 
 

@@ -163,12 +163,16 @@ class Errors(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if not self.kinds:
             return "The log names the prices of its simulated machine, so predictions are exact."
-        told = [f"{name} {held:+.1%}, {off:+.1%}" for name, (held, off) in self.measures.items()]
+        told = [
+            f"{name} {', '.join(percent_change(error, 1) for error in errors)}"
+            for name, errors in self.measures.items()
+        ]
         return (
             f"On this recording, the recorded schedule with times that were predicted from other parts"
-            f" of it is off by {self.held_back:+.1%}; a replay without a change leaves "
-            f"{self.unexplained:+.1%} unexplained; the machine's speed varied by {self.drift:.1%}. "
-            f"After ± stands half the range of replays with other draws, speeds and prices.\n"
+            f" of it is off by {percent_change(self.held_back, 1)}; a replay without a change leaves "
+            f"{percent_change(self.unexplained, 1)} unexplained; the machine's speed varied by "
+            f"{self.drift:.1%}. After ± stands half the range of replays with other draws, speeds and "
+            "prices.\n"
             f"The same two errors of other measures: {'; '.join(told)}."
         )
 
