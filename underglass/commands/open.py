@@ -187,6 +187,7 @@ def _comparisons(
     files: list[str], logs: "list[EventLog | ClusterLog]", theme: str | None
 ) -> "dict[str, Callable[..., str]]":
     """Return {names of two logs: a function that makes the page of their comparison}."""
+    from engine.core.log import LogError
     from visualizer.comparing.compared_runs import compare_logs
 
     names = [Path(name).name.removesuffix(".gz").removesuffix(".jsonl") for name in files]
@@ -196,7 +197,7 @@ def _comparisons(
     for name, log in zip(names[1:], logs[1:], strict=True):
         try:
             comparison = compare_logs(logs[0], log, (names[0], name))
-        except TypeError as error:
+        except (TypeError, LogError) as error:
             fail(str(error))
         pages[f"{names[0]} and {name}"] = partial(comparison.to_html, theme=theme)
     return pages

@@ -101,9 +101,10 @@ def _packed(name: str, log: "EventLog | ClusterLog", tour: "Tour", *, text: bool
 def _compared(
     logs: "list[EventLog | ClusterLog]", names: list[str]
 ) -> "ComparedRuns | ComparedClusters":
+    from engine.core.log.log import LogError
     from visualizer.comparing.compared_runs import compare_logs
 
     try:
         return compare_logs(logs[0], logs[1], (names[0], names[1]))
-    except TypeError as error:
+    except (TypeError, LogError) as error:
         fail(str(error))

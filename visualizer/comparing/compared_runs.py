@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from engine.cluster.cluster_log import ClusterLog
-from engine.core.log import EventLog
+from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
 from engine.simulation.facts import Fact
 from engine.simulation.latencies import US_PER_MS, PausedTime
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 # The fields of `read(log).request_rows` to compare.
 MEASURES = ("ttft_ms", "itl_ms", "e2e_ms", "finished_step", "preemptions", "cached_tokens")
+MOST_EVENTS = 1_000_000  # of both logs; comparing takes 0.2 ms for each
 _COUNTS = ("finished_step", "preemptions", "cached_tokens")
 MAX_ROWS = 300  # the page lists only the requests that changed most
 _DIGITS = 10  # decimal places of a number in `page_facts`
@@ -295,8 +296,16 @@ def compare_logs(
     *,
     axis: str = "time",
 ) -> ComparedRuns | ComparedClusters:
-    """Compare two logs of engines or two of clusters. Raises TypeError for one of each kind."""
+    """Compare two logs of engines or two of clusters.
+
+    Raises TypeError for one of each kind, and LogError for logs that are too long.
+    """
     one, two = read_any(a), read_any(b)
+    if (events := len(one) + len(two)) > MOST_EVENTS:
+        raise LogError(
+            f"{' and '.join(names)} have {events:,} events, and at most {MOST_EVENTS:,} are compared: "
+            "`underglass open` compares their ends with --last 20"
+        )
     if isinstance(one, EventLog) and isinstance(two, EventLog):
         return ComparedRuns(one, two, names, axis=axis)
     return ComparedClusters(one, two, names)

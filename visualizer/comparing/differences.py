@@ -84,8 +84,8 @@ def decisions(
     def decision(kind: str, request: int, *key: Any) -> Decision:
         return Decision(kind, request, (ids.get(request, -2 - request), *key), index)
 
-    def output(row: v.TokenRow) -> list[int]:
-        return [len(row.ids)] if "token_ids" in unknown else row.ids
+    def output(row: v.TokenRow) -> tuple[int, ...]:
+        return (len(row.ids),) if "token_ids" in unknown else tuple(row.ids)
 
     for index, event in enumerate(log):  # noqa: B007 (`decision` reads the index)
         match event:
@@ -180,7 +180,10 @@ def differing_steps(a: EventLog, b: EventLog, pairs: dict[int, int]) -> list[int
     ids = {request: request for request in pairs}, {other: one for one, other in pairs.items()}
     unknown = _unknown_in(a, b)
     made = [
-        {step: [(one.kind, one.key) for one in all_] for step, all_ in decisions(log, own, unknown)}
+        {
+            step: hash(tuple((one.kind, one.key) for one in all_))  # of a long log, there are many
+            for step, all_ in decisions(log, own, unknown)
+        }
         for log, own in zip((a, b), ids, strict=True)
     ]
     return [step for step in made[0] if step in made[1] and made[0][step] != made[1][step]]
