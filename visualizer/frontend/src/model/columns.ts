@@ -95,12 +95,14 @@ export class Numbers {
   #opened(number: number, length: number) {
     const pages = this.#pages;
     if (this.#open !== number) {
-      if (pages[this.#open]) pack(this.#grown(this.#open, PAGE));
-      const isNew = pages.length <= number;
+      const before = pages[this.#open] && this.#grown(this.#open, PAGE).values;
+      const isFree = before && pack(pages[this.#open]);
       while (pages.length <= number) pages.push({ base: this.#empty, values: EQUAL });
       const { base, values } = pages[number];
-      const all = new Float64Array(isNew ? 64 : PAGE); // because most logs are short
-      for (let i = 0; i < all.length; i++) all[i] = base + values[i];
+      // The first page of a short log is shorter than others.
+      const all = isFree ? before : new Float64Array(pages.length > 1 ? PAGE : 64);
+      if (values === EQUAL) all.fill(base);
+      else for (let i = 0; i < PAGE; i++) all[i] = base + values[i];
       pages[number] = { base: 0, values: all };
       this.#open = number;
     }
@@ -118,7 +120,7 @@ export class Numbers {
   }
 }
 
-/** Stores a page in the fewest bytes. A page with fractions, or in which some times are missing, stays as it is. */
+/** Stores a page in the fewest bytes; false: one with fractions, or in which some times are missing, stays as it is. */
 function pack(page: Page) {
   const { values } = page;
   let [least, most, isWhole] = [Infinity, -Infinity, true];
@@ -128,14 +130,17 @@ function pack(page: Page) {
     if (value > most) most = value;
     if (value !== Math.floor(value)) isWhole = false;
   }
-  if (most < least) Object.assign(page, { base: NaN, values: EQUAL });
-  else if (isWhole) {
-    const Size = SIZES.find((one) => most - least < 256 ** one.BYTES_PER_ELEMENT);
-    if (!Size) return;
-    const small = most > least ? new Size(PAGE) : EQUAL;
-    if (most > least) for (let i = 0; i < PAGE; i++) small[i] = values[i] - least;
-    Object.assign(page, { base: least, values: small });
+  const isEqual = most < least || (isWhole && most === least);
+  const Size = isWhole && SIZES.find((one) => most - least < 256 ** one.BYTES_PER_ELEMENT);
+  if (isEqual) page.values = EQUAL;
+  else if (!Size) return false;
+  else {
+    const small = new Size(PAGE);
+    for (let i = 0; i < PAGE; i++) small[i] = values[i] - least;
+    page.values = small;
   }
+  page.base = most < least ? NaN : least;
+  return true;
 }
 
 /** The largest of some numbers from one index to another; 0 if none is larger. */

@@ -70,6 +70,20 @@ const AT_ONCE = 4096;
 /** Bars that are drawn again without a new look at each of their steps: more than a screen has. */
 const MOST_KEPT = 40;
 
+/** A `RequestTime`, whose spans are made when they are asked for. A class takes less room than objects with getters. */
+class KnownTime {
+  #spansOf;
+
+  constructor(time: Omit<RequestTime, "spans">, spansOf: (request: RequestSpan) => Span[]) {
+    Object.assign(this, time);
+    this.#spansOf = spansOf;
+  }
+
+  get spans() {
+    return this.#spansOf((this as unknown as RequestTime).request);
+  }
+}
+
 export class Waterfall {
   #known: Map<number, RequestTime> = new Map();
   /** The spans of the requests that were looked at last. */
@@ -77,7 +91,7 @@ export class Waterfall {
   #records;
   #ownTimes: Times | null = null;
   /** How much longer the decodes of each step took because of its prefills, by the step's index. */
-  #others: Float64Array | null = null;
+  #others: Numbers | null = null;
   #sums: AllSums | null = null;
   /** By request, the steps that gave it no tokens for a reason of its own; known if the sums are. */
   #skips: Record<number, number[]> = {};
@@ -103,8 +117,11 @@ export class Waterfall {
    * looked at once for all who wait in it, not once for each.
    */
   all(): RequestTime[] {
-    this.#sums ??= this.#sumUp();
-    return this.#records.spans.list.map(({ id }) => this.of(id));
+    const { list } = this.#records.spans;
+    if (this.#known.size < list.length) this.#sums ??= this.#sumUp();
+    const times = list.map(({ id }) => this.of(id));
+    this.#sums = null; // they take as much as the steps
+    return times;
   }
 
   of(id: number): RequestTime {
@@ -130,12 +147,8 @@ export class Waterfall {
     const firstToken = first === null || arrived === null ? null : first - arrived;
     const paused =
       this.unit === "us" ? this.#records.paused.between(Number(arrived), Number(first)) : 0;
-    const spans = () => this.#spans(request);
-    return {
+    const time = {
       request,
-      get spans() {
-        return spans();
-      },
       total: sum(Object.keys(byCause)),
       byCause,
       work: sum(WORK),
@@ -143,6 +156,7 @@ export class Waterfall {
       firstToken,
       ttft: firstToken === null ? null : firstToken - paused,
     };
+    return new KnownTime(time, this.#spansOf) as unknown as RequestTime;
   }
 
   /** When a request arrived; null if that was before the log begins, or the log has no time of it. */
@@ -151,7 +165,7 @@ export class Waterfall {
     return this.unit === "steps" ? beginsAt : arrivedAt;
   }
 
-  #spans(request: RequestSpan): Span[] {
+  #spansOf = (request: RequestSpan): Span[] => {
     const kept = this.#kept.get(request);
     if (kept) return kept;
     const spans: Span[] = [];
@@ -161,7 +175,7 @@ export class Waterfall {
       else spans.push({ start, end, cause, step, about });
     });
     return keep(this.#kept, request, spans, MOST_KEPT);
-  }
+  };
 
   /** Emits the parts of a request's time. With `sums`, some only have the right cause and length. */
   #walk(request: RequestSpan, emit: Emit, sums: AllSums | null = null) {
@@ -286,7 +300,7 @@ export class Waterfall {
     emit(start, middle, "recomputed");
     if (kind !== "decode") return emit(middle, end, row.reachesOutput ? "decode" : "prefill");
     this.#others ??= othersPrefill(this.#steps, this.#times);
-    const cut = Math.max(middle, end - this.#others[index]);
+    const cut = Math.max(middle, end - (this.#others.at(index) || 0));
     emit(middle, cut, "decode");
     emit(cut, end, "others_prefill");
   }
@@ -344,7 +358,7 @@ function othersPrefill(steps: StepRecords, { launched, ready }: Times) {
     else alone.set(own, [index]);
   }
   const sizes = [...alone.keys()].sort((a, b) => b - a);
-  const others = new Float64Array(steps.length);
+  const others = new Numbers();
   for (let index = 0; index < steps.length; index++) {
     const own = decodes.at(index);
     if (!own || !prefills.at(index) || !sizes.length) continue;
@@ -355,10 +369,8 @@ function othersPrefill(steps: StepRecords, { launched, ready }: Times) {
     const at = firstWhere(group.length, (one) => group[one] >= index);
     const near = group.slice(Math.max(0, at - NEIGHBOURS), at + NEIGHBOURS);
     const took = near.map((one) => ready.at(one) - launched.at(one)).sort((a, b) => a - b);
-    others[index] = Math.max(
-      0,
-      ready.at(index) - launched.at(index) - took[(took.length - 1) >> 1],
-    );
+    const alike = took[(took.length - 1) >> 1];
+    others.set(index, Math.max(0, ready.at(index) - launched.at(index) - alike));
   }
   return others;
 }

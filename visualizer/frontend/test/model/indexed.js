@@ -90,7 +90,7 @@ for (const file of files.filter((name) => name.endsWith(".index"))) {
   const slo = { ttft: 40_000, itl: 5_000 };
   assert.deepEqual(new RunSummary(model).of(slo), new RunSummary(whole).of(slo));
   const times = ({ waterfall }) =>
-    waterfall.all().map(({ request, ...time }) => [request.id, time]);
+    waterfall.all().map(({ request, spans, ...time }) => [request.id, spans, time]);
   assert.deepEqual(times(model), times(whole));
   for (const { step } of stepsOf(whole)) {
     assert.deepEqual(model.waitIn(step), whole.waitIn(step));
