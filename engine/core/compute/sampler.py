@@ -67,6 +67,9 @@ def truncated_probs(
     top_k        [rows], at most vocab; 0 keeps all
     top_p        [rows] float64, share of the probability left by the other cuts; the smallest set of
                  most likely tokens that reaches it is kept; 1 keeps all
+
+    Tokens tied with the last one kept are kept, too; otherwise a cut would depend on how ties are
+    sorted. `sampling_reference.py` has the definition.
     """
     # Relative to the most likely token, whose logit becomes 0 at any temperature.
     logits = logits - logits.amax(dim=-1, keepdim=True)
