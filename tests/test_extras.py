@@ -156,7 +156,7 @@ def test_a_function_that_needs_an_extra_names_it():
         "Engine.load()": "model",
         "HFTokenizer('engine/bundled')": "model",
         "ByteTokenizer().chat_template.render([{'role': 'user', 'content': 'Hi'}])": "model",
-        "to_postcard(log, 'step.svg')": "pictures",
+        "tour_to_file(Path('tour.html'), Path('tour.gif'))": "pictures",
     }
     done = run(
         PLAIN_INSTALL
@@ -167,8 +167,10 @@ from engine.core.extras import MissingExtraError
 from engine.simulation.cost_runner import CostRunner
 from engine.core.byte_tokenizer import ByteTokenizer
 from engine.models.text.hf_tokenizer import HFTokenizer
-from visualizer import gallery, read, to_postcard
+from pathlib import Path
+from visualizer import gallery, read
 from visualizer.comparing.compared_runs import compare_logs
+from visualizer.pictures import tour_to_file
 
 log = gallery()["preemption"].log
 

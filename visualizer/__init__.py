@@ -22,7 +22,6 @@ Each function and what it returns:
     gallery    Gallery of Scenarios
     show       ClusterBoard, for the log of a cluster
     to_html, to_perfetto        a page or trace as a string, or as a file if a path is given
-    to_postcard, to_gif         a picture of one step, and of a range of steps
 
 Timeline, BlockMap, RadixTree, Scheduler and Tokens are the panels of a Board. Names are imported
 lazily, so `to_html` works without the notebook packages.
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from visualizer.live.watch import LiveCluster as LiveCluster
     from visualizer.live.watch import watch as watch
     from visualizer.perfetto import to_perfetto as to_perfetto
-    from visualizer.pictures import to_gif as to_gif
-    from visualizer.pictures import to_postcard as to_postcard
     from visualizer.playing.playground import Playground as Playground
     from visualizer.playing.playground import playground as playground
     from visualizer.reading.reading import read as read
@@ -69,7 +66,6 @@ _MODULES = {
     "visualizer.live.watch": "Live LiveCluster watch",
     "visualizer.scenario": "Gallery Scenario gallery",
     "visualizer.perfetto": "to_perfetto",
-    "visualizer.pictures": "to_gif to_postcard",
     "visualizer.playing.playground": "Playground playground",
     "visualizer.reading.reading": "read",
 }

@@ -8,8 +8,6 @@ import pytest
 from playwright.sync_api import Download, Page, expect
 
 from tests.browser.axe import expect_no_violation
-from tests.browser.exported import the_log
-from visualizer import to_gif, to_postcard
 
 SIZE = (1200, 630)
 
@@ -84,13 +82,3 @@ def test_a_range_of_steps_can_be_saved_as_a_gif(page, tmp_path):
     )
     assert page.evaluate(FRAMES, url) == {"frames": 4, "width": 800, "height": 420}
     assert (tmp_path / "steps.gif").stat().st_size < 200_000
-
-
-def test_python_saves_the_same_pictures(tmp_path):
-    log = the_log()
-    svg = to_postcard(log, tmp_path / "card.svg", step=30, theme="dark").read_text("utf-8")
-    title = ET.fromstring(svg).find("{http://www.w3.org/2000/svg}title")
-    assert (title.text or "").startswith("Step 30: r6")
-    gif = to_gif(log, tmp_path / "run.gif", steps=(29, 31), progress=False).read_bytes()
-    assert gif.startswith(b"GIF89a")
-    assert gif.count(b"\x21\xf9\x04") >= 3, "a frame per step"
