@@ -269,7 +269,7 @@ const drawRun: Draw = ({ painter, scene, width, height }, model) => {
     else
       counts.forEach((count, i) => {
         const high = (room * count) / most;
-        const wide = Math.max(0.5, scale.width - 0.5);
+        const wide = scale.width + (scale.width < 4 ? 0.5 : -0.5); // slits between narrow steps would be a moiré
         const color = name === "waiting" ? theme.ink : theme.faint;
         painter.fill(scale.x(model.firstStep + i), bottom - high, wide, high, color);
       });
