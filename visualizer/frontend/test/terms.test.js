@@ -27,10 +27,14 @@ test("a card has the glossary's words; UPDATE_WORDING=1 renews them", () => {
     assert.ok(existsSync(new URL(`notebooks/${lesson}.ipynb`, ROOT)), lesson);
 });
 
+/** The words of a part, and the terms in it: a mark after a term stands beside it, in a part of both. */
+const wordsOf = (part) => part.children?.map(wordsOf).join("") ?? part;
+const termsOf = ({ attributes, children = [] }) =>
+  [attributes?.["data-term"], ...children.flatMap(termsOf)].filter(Boolean);
+
 test("each term of a text is marked once, in the singular and the plural", () => {
   const seen = new Set();
-  const marked = (text) =>
-    withTerms(text, seen).flatMap((part) => (part.tag ? [part.attributes["data-term"]] : []));
+  const marked = (text) => withTerms(text, seen).flatMap(termsOf);
   assert.deepEqual(marked("2 decodes of 32 tokens; r1 needs a block"), [
     "decode",
     "token",
@@ -38,6 +42,8 @@ test("each term of a text is marked once, in the singular and the plural", () =>
   ]);
   assert.deepEqual(marked("3 blocks of its block table"), ["block table"]);
   assert.deepEqual(withTerms("blockade", new Set()), ["blockade"]);
+  const [, together] = withTerms("a seat: none", new Set());
+  assert.deepEqual([wordsOf(together), termsOf(together)], ["seat:", ["seat"]]);
 });
 
 test("every word of every sentence stays, and each term has numbers of the step", () => {
@@ -47,8 +53,8 @@ test("every word of every sentence stays, and each term has numbers of the step"
     for (const level of LEVELS)
       for (const { text } of compose(frame, level).spans) {
         const parts = withTerms(text, new Set());
-        assert.equal(parts.map((part) => part.children?.[0] ?? part).join(""), text);
-        for (const part of parts) if (part.tag) found.add(part.attributes["data-term"]);
+        assert.equal(parts.map(wordsOf).join(""), text);
+        for (const term of parts.flatMap(termsOf)) found.add(term);
       }
     const of = { model, store: { selected: model.requests[0]?.id ?? null }, run: { run: null } };
     for (const term of Object.keys(terms)) {

@@ -33,7 +33,8 @@ const WORDS: Record<string, Term> = {
   TTFT: "TTFT",
   ITL: "ITL",
 };
-const FIND = new RegExp(`\\b((?:${Object.keys(WORDS).join("|")})s?)\\b`);
+/** A word, and the mark after it, which begins no line. */
+const FIND = new RegExp(`\\b((?:${Object.keys(WORDS).join("|")})s?)\\b([.,:;]?)`);
 const termOf = (word: string): Term | undefined => WORDS[word.replace(/s$/, "")];
 
 /** The first term of a painted text: most texts are painted in every frame. */
@@ -53,10 +54,14 @@ export function paintedTerm(text: string) {
 
 /** A text with its terms as buttons: each term once, where `seen` does not have it yet. */
 export function withTerms(text: string, seen: Set<Term> = new Set()) {
-  return text.split(FIND).map((part, i) => {
-    const term = i % 2 && termOf(part);
-    if (!term || seen.has(term)) return part;
+  return text.split(FIND).map((part, i, parts) => {
+    if (i % 3 === 2) return "";
+    if (i % 3 === 0) return part;
+    const mark = parts[i + 1];
+    const term = termOf(part);
+    if (!term || seen.has(term)) return part + mark;
     seen.add(term);
-    return v("button.term", { "data-term": term }, part);
+    const button = v("button.term", { "data-term": term }, part);
+    return mark ? v("span.together", button, mark) : button;
   });
 }
