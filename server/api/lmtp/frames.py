@@ -257,4 +257,26 @@ def _api_error(message: str) -> ApiError:
         missing = "required" in what
         return bad_request(field, f"{field} is missing" if missing else f"{field} is unknown")
     field = path.rpartition("$.")[2].strip("`")  # the path of a key is "`key` in `$.field`"
-    return bad_request(field or None, f"{field or 'the JSON'}: {what}")
+    return bad_request(field or None, f"{field or 'the JSON'}{_in_words(what)}")
+
+
+def _in_words(what: str) -> str:
+    """Return " must be a string or null, got a list" for "Expected `str | null`, got `array`"."""
+    if not what.startswith("Expected "):
+        return f": {what}"
+    words = _KINDS.sub(
+        lambda kinds: " or ".join(_NAMES[one] for one in kinds[1].split(" | ")), what
+    )
+    return words.replace("Expected", " must be", 1)
+
+
+_NAMES = {
+    "array": "a list",
+    "bool": "a boolean",
+    "float": "a number",
+    "int": "an integer",
+    "null": "null",
+    "object": "an object",
+    "str": "a string",
+}
+_KINDS = re.compile(rf"`((?:{'|'.join(_NAMES)})(?: \| (?:{'|'.join(_NAMES)}))*)`")
