@@ -82,6 +82,8 @@ def complete(
             if advance is not None:
                 advance(len(done) - counted)
             counted = len(done)
+    if engine.loop.flight is not None and not engine.requests:
+        engine.drain()  # a pass that computes in vain must not write when another engine has the model
     completions = list[Completion]()
     for first, own_params in submitted:
         samples = list(map(done.__getitem__, range(first.id, first.id + own_params.samples)))
@@ -195,6 +197,8 @@ def generate(  # noqa: PLR0917 - nanochat's own signature
     finally:
         for request_id in range(first, first + num_samples):
             engine.abort(request_id)
+        if not engine.requests:
+            engine.drain()  # see `complete`
 
 
 def generate_batch(  # noqa: PLR0917

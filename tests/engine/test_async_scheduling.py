@@ -193,6 +193,7 @@ def test_the_model_says_the_same_in_both_modes(prefix_cache: str) -> None:
         )
         engine = bundled_engine(config)
         completions = engine.complete(prompts, params, progress=False)
+        assert not engine.is_in_flight  # the next engine has the same model
         said.append([(one.token_ids, one.text, one.finish_reason) for one in completions])
         assert engine.log.state().core() == engine.snapshot()
     assert said[0] == said[1]
