@@ -192,7 +192,8 @@ class _Entries:
         """Return the first entry that is present. Raises KVSizeError if none is a positive number."""
         value = next((self.get(name) for name in names if self.get(name) is not None), None)
         if not isinstance(value, int) or value < 1:
-            raise KVSizeError(f"{names[0]} must be at least 1, got {value!r}")
+            is_wrong = "is missing" if value is None else f"must be at least 1, got {value!r}"
+            raise KVSizeError(f"{names[0]} {is_wrong}")
         return value
 
 
