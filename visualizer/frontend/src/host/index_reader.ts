@@ -19,7 +19,7 @@ const FOOTER = 24; // bytes
 const FRAME = 12; // bytes before each chunk of a stream
 const END = 1 << 16; // bytes read at first; most directories are shorter
 /** The most bytes that are read together. */
-const PIECE = 1 << 19;
+const PIECE = 1 << 18;
 
 /** Parts with the tokens of requests that are kept unpacked: a prefix tree has requests of many. */
 const MOST_PARTS = 64;
@@ -167,17 +167,25 @@ export class IndexReader {
     return all;
   }
 
-  /** Successive parts of the file, unpacked. */
+  /** Successive parts of the file, unpacked. While some are unpacked, the next ones are read. */
   async *#parts(
     parts: Part[] | [...Part, ...unknown[]][],
     nameOf: (number: number) => string = () => KNOWN,
   ): AsyncGenerator<Uint8Array> {
-    for (let number = 0; number < parts.length; ) {
+    const startFrom = (number: number) => {
       const begin = parts[number][0];
       let next = number + 1;
       while (next < parts.length && parts[next][0] + parts[next][1] - begin <= PIECE) next++;
       const end = parts[next - 1][0] + parts[next - 1][1];
-      const bytes = begin < end ? await this.#ranges.read(begin, end) : NOTHING;
+      const reading = begin < end ? this.#ranges.read(begin, end) : Promise.resolve(NOTHING);
+      reading.catch(() => {}); // an error is for those who wait for the bytes
+      return { begin, next, reading };
+    };
+    let piece = parts.length ? startFrom(0) : null;
+    for (let number = 0; piece; ) {
+      const { begin, next, reading }: ReturnType<typeof startFrom> = piece;
+      const bytes = await reading;
+      piece = next < parts.length ? startFrom(next) : null;
       const own = parts.slice(number, next);
       const packed = own.map(([offset, length]) =>
         bytes.subarray(offset - begin, offset - begin + length),

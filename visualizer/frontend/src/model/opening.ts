@@ -28,24 +28,30 @@ const WAITING = { quarters: 4, most: 5 };
 const RUNNING = { quarters: 1, most: 8 };
 const EDGE = 16; // less in the first and last tenth of the run
 
-/** The score of each step that is searched, those of the first `searched` events, in quarters of a point. */
-export function openingScores(model: Model, searched = SEARCHED) {
+/** How many steps are searched, those of the first `searched` events, and the score of each, in quarters of a point. */
+function scorer(model: Model, searched: number) {
   const { happened, waiting, running } = model.measures;
   const isLonger = model.events.length > searched;
   const beyond = isLonger ? model.stepOf(model.firstSeq + searched) : model.lastStep + 1;
   const count = Math.max(Number(isLonger), beyond - model.firstStep);
   const tenth = Math.floor(count / 10);
-  const scores: number[] = new Array(count);
-  for (let index = 0; index < count; index++) {
+  const scoreOf = (index: number) => {
     const isEdge = index < tenth || index >= count - tenth;
     let score =
       WAITING.quarters * Math.min(waiting.at(index), WAITING.most) +
       RUNNING.quarters * Math.min(running.at(index), RUNNING.most) -
       (isEdge ? EDGE : 0);
-    for (const { bits, quarters } of WORTH) if (happened.at(index) & bits) score += quarters;
-    scores[index] = score;
-  }
-  return scores;
+    const bits = happened.at(index);
+    for (const one of WORTH) if (bits & one.bits) score += one.quarters;
+    return score;
+  };
+  return { count, scoreOf };
+}
+
+/** The score of each step that is searched. */
+export function openingScores(model: Model, searched = SEARCHED) {
+  const { count, scoreOf } = scorer(model, searched);
+  return Array.from({ length: count }, (_, index) => scoreOf(index));
 }
 
 /**
@@ -54,13 +60,13 @@ export function openingScores(model: Model, searched = SEARCHED) {
  */
 export function openingStep(model: Model, searched = model.knowsAll ? Infinity : SEARCHED) {
   const { happened, waiting } = model.measures;
-  const scores = openingScores(model, searched);
+  const { count, scoreOf } = scorer(model, searched);
   const isDull = (index: number) => !(happened.at(index) & TELLING) && !waiting.at(index);
-  const best = scores.reduce(
-    (most, score, index) =>
-      score > scores[most] || (score === scores[most] && isDull(most)) ? index : most,
-    0,
-  );
+  let [best, most] = [0, -Infinity];
+  for (let index = 0; index < count; index++) {
+    const score = scoreOf(index);
+    if (score > most || (score === most && isDull(best))) [best, most] = [index, score];
+  }
   return model.firstStep + best;
 }
 
