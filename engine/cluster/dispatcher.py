@@ -7,7 +7,7 @@ When a replica dies, its requests go to other replicas, which continue after the
 clients have. A request is lost only if no other replica can go on.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from engine.cluster.checked import checked_router
 from engine.cluster.cluster_log import ClusterLog
 from engine.cluster.events import (
     CLUSTER_SCHEMA_VERSION,
+    AnyClusterEvent,
     ClusterStarted,
     Of,
     Placed,
@@ -24,7 +25,8 @@ from engine.cluster.events import (
     Routed,
 )
 from engine.cluster.router import Decision, NoReplicaError, Replica, Router, described
-from engine.core.log.vocabulary import Event
+from engine.core.log.vocabulary import Event, RequestArrived, RequestFinished, StepFinished
+from engine.extensions.prefix_keys import keyed
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class Dispatcher:
         self._timer = timer
         self._loads: dict[str, int] = {}  # requests in flight, by replica
         self._live: dict[int, _Live] = {}
+        self._followed = set[int]()  # requests that the router knows from before the log
         name, options = described(router if isinstance(router, Router) else self.router)
         log.append(ClusterStarted(CLUSTER_SCHEMA_VERSION, name, options, {"unix_us": unix_us}))
 
@@ -165,6 +168,60 @@ class Dispatcher:
         self._count(decision.replica, 1)
         self.router.on_routed(request, tokens, decision.replica, now_us)
         return decision
+
+    def follow(
+        self,
+        events: Iterable[AnyClusterEvent],
+        arrived: Mapping[int, RequestArrived],
+        live: Collection[int],
+    ) -> None:
+        """Tell the router what happened before the log begins. Requests get negative numbers there.
+
+        arrived  the requests that it sent then, by number
+        live     those that have not ended, and are `resumed`
+        """
+        now, numbers = 0, dict[tuple[str, int], int]()
+        for event in events:
+            now = max(now, getattr(event, "t", {}).get("at", 0))
+            match event:
+                case Of(replica=replica) if replica in self.replicas:
+                    self.router.on_event(replica, event.event, now)
+                    ended = event.event
+                    rows = ended.tokens if isinstance(ended, StepFinished) else ()
+                    for number in {numbers.get((replica, row.request), 0) for row in rows} & {
+                        *live
+                    }:
+                        self.router.on_first_token(number, now)
+                    if isinstance(ended, RequestFinished):
+                        number = numbers.get((replica, ended.request), 0)
+                        if number in self._followed:
+                            self._followed.remove(number)
+                            self.router.on_ended(number, now)
+                case Placed():
+                    numbers[event.replica, event.its_request] = -event.request
+                case Routed() if (request := arrived.get(event.request)) is not None:
+                    tokens = keyed(request.prompt, tuple(request.extra_key))
+                    for replica, load in event.loads.items():
+                        if replica in self.replicas:
+                            self.replicas[replica].in_flight = load
+                    self._followed.add(-event.request)
+                    self.router.choose(-event.request, tokens, [*self.replicas.values()], now)
+                    self.router.on_routed(-event.request, tokens, event.replica, now)
+        for number in self._followed.difference(live):
+            self.router.on_ended(number, now)
+        for known in self.replicas.values():
+            known.in_flight = 0
+
+    def resumed(
+        self, request: int, tokens: Sequence[int], replica: str, now_us: int, *, has_token: bool
+    ) -> None:
+        """Count a request that was routed before the log begins, and has not ended."""
+        self._live[request] = _Live(replica, 1)
+        self._count(replica, 1)
+        if request not in self._followed:
+            self.router.on_routed(request, tokens, replica, now_us)
+        if has_token:
+            self.first_token(request, now_us)
 
     def placed(self, request: int, its_request: int, now_us: int) -> None:
         """Log that a request arrived at its replica, which calls it `its_request`."""

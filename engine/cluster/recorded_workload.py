@@ -16,11 +16,21 @@ from msgspec.structs import replace
 
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog, Part, RunCounter
+from engine.cluster.cluster_part import ClusterPart
 from engine.core.log import vocabulary as v
 from engine.simulation.cost_runner import US_PER_MS
+from engine.simulation.log_part import started_of
 from engine.simulation.recorded_drafts import Drafting, drafting_of
 from engine.simulation.replayable import has_unknown
-from engine.simulation.workload import Answer, Arrival, Workload, answers_of, arrival_of
+from engine.simulation.workload import (
+    Answer,
+    Arrival,
+    Input,
+    Workload,
+    answers_of,
+    arrival_of,
+    earlier_inputs,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +40,14 @@ class RecordedWorkload:
     cut      requests without an end in the log: they end after the tokens that they had
     absent   requests of which no replica's log has the prompt; they are left out
     numbers  a request's number in a replay -> its number in the log
+    begun    of a `ClusterPart`, by replica: the inputs with which it begins
     """
 
     workload: Workload
     cut: int
     absent: int
     numbers: dict[int, int]
+    begun: dict[str, list[Input]]
 
 
 class Place(NamedTuple):
@@ -88,7 +100,18 @@ def recorded_workload(log: ClusterLog, scheduler_ms: float = 0.0) -> RecordedWor
     numbers = {first: request for first, (_, request) in zip(firsts, sent, strict=False)}
     drafting = max(map(drafting_of, (part.log for part in parts)), key=_most, default=None)
     workload = Workload(list(arrivals), _tokenizer(parts, arrivals), drafting)
-    return RecordedWorkload(workload, cut, absent, numbers)
+    begun = dict[str, list[Input]]()
+    for own in parts if isinstance(log, ClusterPart) else ():
+        if isinstance(own.log[0], v.Keyframe) and own.run.replica not in begun:
+            inputs = earlier_inputs(own.log, answers[id(own.log)])
+            begun[own.run.replica] = [_in_cluster(one, own.run.offset) for one in inputs]
+    return RecordedWorkload(workload, cut, absent, numbers, begun)
+
+
+def _in_cluster(one: Input, offset: int) -> Input:
+    """Return an input of a replica at its time in the cluster."""
+    one.step, one.at_ms = None, one.at_ms + offset / US_PER_MS
+    return one
 
 
 def _most(drafting: Drafting | None) -> int:
@@ -98,7 +121,7 @@ def _most(drafting: Drafting | None) -> int:
 def _tokenizer(parts: list[Part], arrivals: list[Arrival]) -> dict[str, Any]:
     """Return the log's tokenizer; if no replica's log has its start, what the answers show of it."""
     for part in parts:
-        if isinstance(started := part.log[0], v.RunStarted):
+        if (started := started_of(part.log)) is not None:
             return started.tokenizer
     answers = [answer for one in arrivals for answer in one.answers.values() if not one.params.stop]
     tokens = [one.prompt for one in arrivals] + [answer.ids for answer in answers]

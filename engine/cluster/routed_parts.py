@@ -42,7 +42,8 @@ def routed_parts(log: ClusterLog) -> list[RoutedPart]:
     routed_at = dict[tuple[int, int], int]()
     for routed, places in requests_of(log, parts):
         place = places[0] if len(places) == 1 else None
-        if place and routed.replica == place.part.run.replica and routed.reason != "pinned":
+        is_counted = routed.reason != "pinned" and routed.request > 0
+        if place and routed.replica == place.part.run.replica and is_counted:
             part = id(place.part.log)
             found[part].numbers[place.arrived.request] = routed.request
             routed_at[part, place.arrived.request] = place.at - place.way_us(routed)
@@ -71,6 +72,8 @@ def cluster_samples(
 
     def times(number: int, part: RoutedPart) -> Samples:
         arrived = {one.request for one in part.log.each(v.RequestArrived)}
+        for first in part.log.each(v.Keyframe):  # a part of a log, which has these from before
+            arrived |= {one.id for one in first.state.requests}
         kept = {its for its, request in part.numbers.items() if request not in without}
         return samples(part.log, lambda us: at(number, us) + part.offset, without=arrived - kept)
 

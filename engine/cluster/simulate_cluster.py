@@ -26,12 +26,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.cluster_part import ClusterPart
 from engine.cluster.dispatcher import Dispatcher
-from engine.cluster.events import Controlled, Moved
+from engine.cluster.events import Controlled, Moved, Of
 from engine.cluster.recorded_faults import Fault
 from engine.cluster.router import Router
 from engine.cluster.simulated_roles import Move, Roles, prefill_of
@@ -68,6 +69,8 @@ def simulate_cluster(
     roles: Roles | None = None,
     fail: Mapping[str, float] | None = None,
     faults: Sequence[Fault] = (),
+    begun: Mapping[str, Sequence[Input]] | None = None,
+    after: ClusterPart | None = None,
     log: ClusterLog | None = None,
     **parts: Any,
 ) -> ClusterLog:
@@ -81,6 +84,9 @@ def simulate_cluster(
     roles     how many replicas prefill, and how many decode, instead of `replicas`
     fail      replica -> when it dies, in ms
     faults    the same for replicas that come back, or whose death is noticed later
+    after     the part of a log that is replayed: its router knows what happened before
+    begun     replica -> what it had when the part began; one that is missing is empty. The requests of
+              "" are routed first
     log       where to write, for example a ClusterLog with a window for a long run
     parts     passed on to every `Engine`, as copies: policy, pool, tree, eviction, drafter
 
@@ -98,7 +104,7 @@ def simulate_cluster(
     )
     config = checked(config)
     faults = [*faults, *(Fault(name, at, at) for name, at in (fail or {}).items())]
-    kept = {fault.replica for fault in faults if not fault.is_new}
+    kept = {fault.replica for fault in faults if not fault.is_new} | {*(begun or ())}
 
     def start(number: int) -> _Replica:
         if isinstance(cost, Cost):
@@ -114,6 +120,8 @@ def simulate_cluster(
         cluster.join(start(number))
     for fault in faults:
         cluster.plan_fault(fault, start)
+    if begun and after is not None:
+        cluster.begin(begun, after, workload)
     with _seldom_collecting():
         cluster.run(workload)
     return cluster.log
@@ -238,6 +246,58 @@ class _Cluster:
         for _, events in replica.feed.take():
             replica.news.append((self._now, events))
         self._deliver(replica, self._now)
+
+    def begin(
+        self, begun: Mapping[str, Sequence[Input]], part: ClusterPart, workload: Workload
+    ) -> None:
+        """Begin as a part of a log: with what replicas had, and a router that knows what was before."""
+        inputs = [one for some in begun.values() for one in some]
+        at = min(map(at_us, chain(inputs, workload.inputs[:1])), default=0)
+        others = count(1 + max(part.live.values(), default=0))
+        live = set[int]()
+        for name, some in begun.items():
+            arrivals = [one for one in some if isinstance(one, Arrival)]
+            numbers = [-(part.live.get((name, one.request)) or next(others)) for one in arrivals]
+            live.update(numbers)
+            self._plan(at, _INPUT, self._resume, name, some, iter(numbers))
+        self._dispatcher.follow(part.before, part.arrived, live)
+
+    def _resume(self, name: str, inputs: Sequence[Input], numbers: Iterator[int]) -> None:
+        """Give a replica its cache and its requests; its first step is when it was."""
+        replica, resumed = self._replicas.get(name), list[int]()
+        if replica is not None:
+            replica.clock.skip_to(self._now)
+        for one in inputs:
+            request = 0
+            if isinstance(one, Arrival):
+                request = next(numbers)
+                output = list(one.begun.output) if one.begun else []
+                # Another replica has other numbers.
+                self._live[request] = _Live(
+                    dataclasses.replace(one, request=0), replica, output=output
+                )
+                if replica is None:
+                    self._route(request)
+                resumed.append(request)
+            if replica is not None:
+                self._take_in(replica, one, request, self._now)
+        if replica is None:
+            return
+        for _, events in replica.feed.take():
+            for event in events:
+                self.log.append(Of(name, replica.read, event))
+                replica.read += 1
+        keyframe = replica.feed.state().keyframe()
+        self._dispatcher.router.on_event(name, keyframe, self._now)
+        for request in resumed:
+            live = self._live[request]
+            tokens, has_token = live.arrival.keyed_prompt, bool(live.output)
+            self._dispatcher.resumed(request, tokens, name, self._now, has_token=has_token)
+        if not resumed:
+            return
+        replica.is_awake = True
+        first = max((at_us(one) for one in inputs), default=self._now)
+        self._plan(max(first, self._now), _STEP, self._step, replica)
 
     def plan_fault(self, fault: Fault, start: Callable[[int], _Replica]) -> None:
         """Let a replica fail. `start` makes another one. Raises ValueError for an unknown replica."""

@@ -153,14 +153,15 @@ class ReplayEngine(Engine):
         """Submit a request with its answers. Raises RequestError if it can never be served."""
         if isinstance(self.cache, GroupedCache):
             self.cache.check_request(len(one.prompt), one.params)
-        self._next_id = one.request or self._next_id
+        following = self._next_id
+        self._next_id = one.request or following
         if one.extra_key and (key := one.extra_key[0]):
             self.adapters.add_as_logged(key)
         for sample, answer in one.answers.items():
             self.answers[self._next_id + sample] = answer
             if answer.ids or answer.length < one.params.max_tokens:
                 self._outputs[self._next_id + sample] = answer.ids or answer.length
-        return self.submit(
+        request = self.submit(
             one.keyed_prompt,
             one.params,
             label=one.label,
@@ -168,6 +169,8 @@ class ReplayEngine(Engine):
             submitted_at=submitted_at,
             begun=one.begun,
         )
+        self._next_id = max(self._next_id, following)
+        return request
 
     def step(self) -> StepOutput:
         """See `Engine.step`."""

@@ -324,11 +324,8 @@ def _inputs(log: EventLog) -> Iterable[Input]:
             state.apply(event)
         match event:
             case v.Keyframe():
-                step = event.state.step
-                finished = next(log.each(v.StepFinished), None)
-                now = finished.t.get("start", 0) / US_PER_MS if finished else 0.0
-                memory = memory_of(log, answers) if isinstance(log, LogPart) else None
-                yield from _earlier(event, answers, step + 1, now, memory)
+                step, now = event.state.step, _begin_ms(log)
+                yield from earlier_inputs(log, answers)
             case v.StepStarted():
                 step = event.step
             case v.StepFinished():
@@ -359,14 +356,14 @@ def _inputs(log: EventLog) -> Iterable[Input]:
         clearing = isinstance(event, v.RadixEvicted | v.BlockEvicted) and event.reason == "cleared"
 
 
-def _earlier(
-    keyframe: v.Keyframe,
-    answers: dict[int, Answer],
-    step: int,
-    at_ms: float,
-    memory: GroupMemory | None,
-) -> Iterable[Input]:
-    """Yield the inputs that lead to the state in which a part of a run begins.
+def _begin_ms(log: EventLog) -> float:
+    """Return when the first step of a log began that has finished; 0 without one."""
+    finished = next(log.each(v.StepFinished), None)
+    return finished.t.get("start", 0) / US_PER_MS if finished else 0.0
+
+
+def earlier_inputs(log: EventLog, answers: dict[int, Answer]) -> Iterable[Input]:
+    """Yield the inputs that lead to the keyframe with which a part of a run begins.
 
     First come the cached prefixes, from the one used longest ago to the latest, adopted as if another
     replica had computed them, then the requests that were running, which are restored, and then those
@@ -375,7 +372,9 @@ def _earlier(
     Differs from the recorded state without groups: of a block that is cached twice, one copy is there.
     """
     state = State()
-    state.apply(keyframe)
+    state.apply(log[0])
+    step, at_ms = state.step + 1, _begin_ms(log)
+    memory = memory_of(log, answers) if isinstance(log, LogPart) else None
     nodes = [one for one in state.nodes.values() if one.id != ROOT and memory is None]
     above = {one.parent for one in nodes}
     leaves = [one for one in nodes if one.id not in above]

@@ -5,13 +5,14 @@ import pytest
 from engine import ClusterLog
 from engine.cluster import events as c
 from engine.cluster.cluster_log import RunCounter
+from engine.cluster.cluster_part import ClusterPart
 from engine.cluster.recorded_faults import Fault, recorded_faults
 from engine.cluster.simulate_cluster import simulate_cluster
 from engine.core.log import vocabulary as v
 from tests.facts import assert_names
 from tests.visualizer.clusters import COST, config, faults, speakers, three_replicas
 from visualizer import read
-from visualizer.comparing.cluster_study import ClusterChange, study_cluster
+from visualizer.comparing.cluster_study import LAG_MS, ClusterChange, ClusterReplay, study_cluster
 from visualizer.indexed.part import replayed_cluster
 from visualizer.reading.summary import summary
 
@@ -76,18 +77,35 @@ def test_why_tells_the_whole_way_of_each_request(log):
         assert ("its client got an error" in told) == lost
 
 
-def test_of_a_long_log_the_end_is_replayed_and_its_first_requests_are_not_measured(monkeypatch):
-    log = three_replicas()
-    monkeypatch.setattr("visualizer.indexed.part.MOST_OF_CLUSTER", len(log) // 2)
-    cut, lead = replayed_cluster(log, log)
-    study = study_cluster(cut, [], lead=lead)
-    routed = {event.request for event in [*log][-(len(log) // 2) :] if isinstance(event, c.Routed)}
-    assert 0 < lead < len(routed)
-    requests = study.rows[0]
-    assert requests.recorded == requests.replayed == len(routed) - lead
-    assert_names(study.notes[-1], "empty caches", lead)
-    monkeypatch.undo()
-    assert replayed_cluster(log, log) == (log, 0)
+@pytest.mark.parametrize("router", ["prefix_events", "prefix_tree", "round_robin"])
+def test_of_a_long_log_the_end_is_replayed_from_where_its_replicas_were(router, monkeypatch):
+    work, settings = speakers(150, per_second=25), config(blocks=200)
+    log = simulate_cluster(work, settings, cost=COST, replicas=3, router=router, lag_ms=LAG_MS)
+    routed = {event.request: event for event in log if isinstance(event, c.Routed)}
+    assert replayed_cluster(log) is log
+    for share in (3, 2):
+        monkeypatch.setattr("visualizer.indexed.part.MOST_OF_CLUSTER", len(log) // share)
+        replay = ClusterReplay(cut := replayed_cluster(log))
+        assert isinstance(cut, ClusterPart) and any(replay.recorded.begun.values())
+        again = [event for event in replay.run(ClusterChange()) if isinstance(event, c.Routed)]
+        before = [routed[replay.recorded.numbers[event.request]] for event in again]
+        assert len(again) > 20
+        for name in ("replica", "loads", "hits"):
+            one, two = ([getattr(event, name) for event in some] for some in (again, before))
+            assert one == two, (router, share, name)
+    two = study_cluster(cut, [ClusterChange(replicas=2), ClusterChange(replicas=5)])
+    assert {run for run, _ in zip(two.rows[0].changed, "ab", strict=True)} == {len(again)}
+    assert_names(two.notes[-1], "end of a long log", "caches")
+
+
+def test_the_end_of_a_log_with_faults_is_replayed_too(log):
+    for share in (0.2, 0.5, 0.8):
+        events = round(share * len(log))
+        part = ClusterPart.cut(log, events, len(log) - events)
+        for own in part.parts:
+            own.log.state()
+        study = study_cluster(part, [ClusterChange(replicas=1)])
+        assert study.rows[0].replayed > 0.7 * study.rows[0].recorded
 
 
 def test_what_if_replays_all_requests_that_reached_a_replica(log):

@@ -7,7 +7,7 @@ import json
 import re
 import tempfile
 import webbrowser
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from itertools import product
@@ -22,7 +22,6 @@ from underglass.commands.read_log import read_named
 
 if TYPE_CHECKING:
     from engine.cluster.cluster_log import ClusterLog
-    from engine.cluster.events import AnyClusterEvent
     from engine.simulation.study import Study
     from visualizer.comparing.cluster_study import ClusterStudy
 
@@ -147,18 +146,6 @@ def _bar() -> Iterator[Callable[[int], None]]:
         yield told
 
 
-def _shown(log: "ClusterLog") -> "Iterable[AnyClusterEvent]":
-    """Return the events of a log; on a terminal, a bar shows how many have been read."""
-    try:
-        from tqdm import tqdm
-    except ModuleNotFoundError:
-        return log
-    bar: Iterable[AnyClusterEvent] = tqdm(
-        log, "reading", len(log), delay=1, leave=False, disable=None, unit=" events"
-    )
-    return bar
-
-
 def _of_cluster(
     log: "ClusterLog",
     settings: dict[str, list[Any]],
@@ -195,8 +182,7 @@ def _of_cluster(
         raise ConfigError(
             f"a sweep has 1 to {MAX_RUNS} runs, and these changes give {len(changes)}"
         )
-    part, lead = replayed_cluster(log, _shown(log))
-    return study_cluster(part, changes, lead=lead)
+    return study_cluster(replayed_cluster(log), changes)
 
 
 def parsed_settings(settings: list[str]) -> dict[str, list[Any]]:

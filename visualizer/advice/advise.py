@@ -36,6 +36,7 @@ from visualizer.advice.goal import Goal
 from visualizer.advice.moves import HARDWARE, Line, how, lines
 from visualizer.advice.replays import Changes, ClusterReplays, EngineReplays, Replays
 from visualizer.advice.window import STEPS, window_of
+from visualizer.indexed.part import MOST_OF_CLUSTER, replayed_cluster
 from visualizer.reading.regimes.regimes import regimes_of
 
 LIMIT = 0.3  # the largest error of the goal's measure with which advice is given
@@ -80,7 +81,8 @@ def advise(
 
     settings   which may be changed; all by default
     replays    at most so many for the search; each advice takes up to seven more for its range
-    steps      of a longer log of an engine, only a window of so many is replayed
+    steps      of a longer log of an engine, only a window of so many is replayed; of a cluster's, the
+               end
     on_replay  called after each replay, with their number
 
     Raises Refusal where times are predicted too badly, ValueError for a log that cannot be replayed.
@@ -107,7 +109,10 @@ def advising(
     """
     runs: Replays
     if isinstance(log, ClusterLog):
-        note, runs = "", ClusterReplays(log, on_replay)
+        end = replayed_cluster(log)
+        note, runs = "", ClusterReplays(end, on_replay)
+        if end is not log:
+            note = f"Only the last {MOST_OF_CLUSTER:,} of {len(log):,} events were replayed."
     else:
         part, note = window_of(log, goals[0], steps)
         runs = EngineReplays(part, on_replay)

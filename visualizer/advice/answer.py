@@ -213,7 +213,7 @@ class Advised(msgspec.Struct, frozen=True, kw_only=True):
             was = in_unit(goal.name, value)
             yield f"Goal: {goal}. Recorded: {was}, with {self.requests:,} requests."
         if self.met:
-            yield "The goal is already met: nothing has to change."
+            yield f"The goal is already met: nothing has to change. {self.note}".strip()
             return
         if not self.advice:
             yield f"None of {self.replays} replays with other settings comes closer to it."

@@ -19,6 +19,7 @@ from typing import Any
 from engine.cluster import ROUTERS, router_named
 from engine.cluster import events as c
 from engine.cluster.cluster_log import ClusterLog
+from engine.cluster.cluster_part import ClusterPart
 from engine.cluster.recorded_faults import recorded_faults
 from engine.cluster.recorded_workload import RecordedWorkload, recorded_workload
 from engine.cluster.router import option_names
@@ -36,6 +37,7 @@ from engine.simulation.rerun import recorded_cost
 from engine.simulation.step_times import StepTimes
 from engine.simulation.study import in_columns
 from engine.simulation.what_if import changed_config, error_record
+from engine.simulation.workload import Adopt, Arrival, Hold, Input
 from visualizer.reading.messages import count
 from visualizer.reading.rows.decisions import DecisionRow, decision_rows
 
@@ -126,22 +128,18 @@ class ClusterStudy:
         return "\n".join([*in_columns(self.table()), "", *self.statements()])
 
 
-def study_cluster(
-    log: ClusterLog, changes: Sequence[ClusterChange], *, lead: int = 0
-) -> ClusterStudy:
+def study_cluster(log: ClusterLog, changes: Sequence[ClusterChange]) -> ClusterStudy:
     """Replay the requests of a cluster's log unchanged, and with each change.
-
-    lead  how many of the first requests are in no measure, because replays begin with empty caches
 
     Raises ValueError for a log without token ids, and ConfigError for a router, a setting or roles that
     do not exist, and if a request of the log would be rejected.
     """
     replay = ClusterReplay(log)
     replayed = replay.run(ClusterChange())
-    first, runs = None, [_measures(one, lead) for one in (log, replayed)]
+    first, runs = None, [_measures(one) for one in (log, replayed)]
     for change in changes:
         run = replay.run(change)
-        runs.append(_measures(run, lead))
+        runs.append(_measures(run))
         first = first or run
         gc.collect()  # an engine and its requests refer to each other
     names = dict.fromkeys(name for run in runs for name in run)
@@ -151,10 +149,7 @@ def study_cluster(
         changed=[str(change) for change in changes],
         first=first,
         error=held.steps if (held := replay.times.held_back()) else None,
-        notes=[
-            *_notes(log, replay.recorded, has_roles=any(change.roles for change in changes)),
-            *[_about_lead(lead)] * (lead > 0),
-        ],
+        notes=_notes(log, replay.recorded, has_roles=any(change.roles for change in changes)),
         rows=[
             Row(name, recorded, again, others)
             for name in names
@@ -211,6 +206,8 @@ class ClusterReplay:
                 replicas=replicas,
                 router=self._router(change.router),
                 lag_ms=LAG_MS,
+                begun=begun_with(self.recorded.begun, places),
+                after=self._log if isinstance(self._log, ClusterPart) else None,
                 roles=Roles(*sizes, self._transfer(config)) if sizes else None,
                 faults=recorded_faults(self._log, places),
             )
@@ -246,6 +243,28 @@ class ClusterReplay:
         return TransferCosts(max(0.0, fixed_ms), max(0.0, block_ms), token_ms)
 
 
+def begun_with(
+    begun: Mapping[str, list[Input]], places: Mapping[str, range]
+) -> dict[str, list[Input]]:
+    """Return what each simulated replica begins with, of what the recorded ones had.
+
+    A replica that no recorded one stands for has the cache of one of them. Requests of a recorded
+    replica that is not simulated are routed again. With roles, all begin with caches alone.
+    """
+    numbers = [str(number) for some in places.values() for number in some]
+    some = [*begun.values()]
+    replicas = {name: begun.get(name, []) for name in numbers} if some else {}
+    caches: list[list[Input]] = [
+        [one for one in its if isinstance(one, Adopt | Hold)] for its in some
+    ]
+    for number, (name, its) in enumerate(replicas.items()):
+        if not its or len(places) > 1 or "" not in places:
+            replicas[name] = caches[number % len(caches)]
+    others = [one for name, its in begun.items() if name not in replicas for one in its]
+    routed: list[Input] = [one for one in others if isinstance(one, Arrival)]
+    return replicas | ({"": routed} if routed and "" in places else {})
+
+
 def _most_at_once(log: ClusterLog) -> int:
     """Return how many replicas were present at the same time, at most."""
     present, most = set[str](), 0
@@ -258,11 +277,9 @@ def _most_at_once(log: ClusterLog) -> int:
     return most
 
 
-def _measures(log: ClusterLog, lead: int) -> dict[str, float | None]:
-    """Return the measures of a run by name, without its first requests."""
-    rows = decision_rows(log)
-    led = set([*dict.fromkeys(row.request for row in rows)][:lead])
-    rows = [row for row in rows if row.request not in led]
+def _measures(log: ClusterLog) -> dict[str, float | None]:
+    """Return the measures of a run by name, without requests from before a part, if it is one."""
+    rows = [row for row in decision_rows(log) if row.request > 0]
     firsts: dict[int, float] = {}
     for row in rows:
         if row.ttft_ms is not None:
@@ -308,6 +325,14 @@ def _notes(log: ClusterLog, work: RecordedWorkload, *, has_roles: bool) -> list[
     if (has_roles or with_roles) and not any(isinstance(one, c.Moved) for one in log):
         what = "no KV is moved" if with_roles else "moves take no time"
         notes.append(f"The log has no move of KV, so {what} in the replays.")
+    if isinstance(log, ClusterPart):
+        its = count(
+            sum(isinstance(one, Arrival) for some in work.begun.values() for one in some), "request"
+        )
+        notes.append(
+            f"This is the end of a long log. It begins with the caches and {its} of that moment, "
+            "which are in no number."
+        )
     left = [one for one in log if isinstance(one, c.ReplicaLeft)]
     if left:
         times = "once" if len(left) == 1 else f"{len(left)} times"
@@ -316,13 +341,6 @@ def _notes(log: ClusterLog, work: RecordedWorkload, *, has_roles: bool) -> list[
             "its first failure until it was back, and its requests go on at others."
         )
     return notes
-
-
-def _about_lead(lead: int) -> str:
-    return (
-        f"This is the end of a long log. Replays begin with empty caches, which its first "
-        f"{count(lead, 'request')} fill: they are in no number."
-    )
 
 
 def _line(row: Row) -> list[str]:

@@ -135,7 +135,11 @@ class IndexedClusterLog(ClusterLog):
 
     def since(self, seq: int) -> list[AnyClusterEvent]:
         """See `ClusterLog`."""
-        return list(self)[max(0, seq) :]
+        number = bisect_right(self.index.ends, max(0, seq))
+        first = self.index.ends[number - 1] if number else 0
+        later = range(number, len(self.index.ends))
+        events = [event for one in later for event in self.index.events(one)]
+        return events[max(0, seq) - first :]
 
     def __len__(self) -> int:
         return self.index.ends[-1]

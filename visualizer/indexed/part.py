@@ -6,7 +6,8 @@ from statistics import fmean
 from typing import Any
 
 from engine.cluster.cluster_log import ClusterLog, ClusterState
-from engine.cluster.events import AnyClusterEvent, Routed
+from engine.cluster.cluster_part import ClusterPart
+from engine.cluster.events import AnyClusterEvent
 from engine.core.log import EventLog, LogError
 from engine.core.log import vocabulary as v
 from engine.simulation.log_part import LogPart, keyframe_before, unended_requests
@@ -16,7 +17,8 @@ from visualizer.indexed.known import known_of
 from visualizer.indexed.temporary import indexed_temporarily
 
 MOST = 30_000  # events of a log that are replayed at once; a replay takes some seconds then
-MOST_OF_CLUSTER = 45_000  # a third of them comes before the requests that are measured
+MOST_OF_CLUSTER = 30_000
+BEFORE = 15_000  # of a cluster's events, which its router remembers
 
 
 def replayed_part(log: EventLog, first: int | None = None, last: int | None = None) -> EventLog:
@@ -95,27 +97,14 @@ def _cluster_from(events: Iterable[AnyClusterEvent], begin: int) -> Iterator[Any
         yield event
 
 
-def replayed_cluster(log: ClusterLog, events: Iterable[AnyClusterEvent]) -> tuple[ClusterLog, int]:
-    """Return as many of the last events of a cluster's log as are replayed at once, and their lead.
+def replayed_cluster(log: ClusterLog) -> ClusterLog:
+    """Return as many of the last events of a cluster's log as are replayed at once.
 
-    The lead is the number of requests that only fill the caches: a replay begins with empty ones. A log
-    that is not longer is returned as it is. `events` are those of the log, which are read once.
+    They begin with the caches and the requests of that moment. A log that is not longer is returned.
     """
-    begin = len(log) - MOST_OF_CLUSTER
-    if begin <= 0:
-        return log, 0
-    state, part, leading = ClusterState(), ClusterLog(), set[int]()
-    for at, event in enumerate(events):
-        if at < begin:
-            state.add(event)
-            continue
-        if at == begin:
-            for one in state.head():
-                part.append(one)
-        if isinstance(event, Routed) and at < begin + MOST_OF_CLUSTER // 3:
-            leading.add(event.request)
-        part.append(event)
-    return part, len(leading)
+    if len(log) <= MOST_OF_CLUSTER:
+        return log
+    return ClusterPart.cut(log, MOST_OF_CLUSTER, min(BEFORE, len(log) - MOST_OF_CLUSTER))
 
 
 def begin_of(log: EventLog, step: int) -> int:
