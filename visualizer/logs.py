@@ -8,12 +8,14 @@ from typing import Any
 from engine.cluster.cluster_log import ClusterLog
 from engine.core.log import Event, EventLog, LogError, State
 from engine.core.log import vocabulary as v
-from visualizer.indexed.beside import is_index
+from visualizer.indexed.beside import index_of, is_index
 from visualizer.indexed.index_file import IndexFile
 from visualizer.indexed.indexed_log import log_of
+from visualizer.indexed.part import end_of
 from visualizer.scenario import find_scenario
 from visualizer.sources import read_source
 from visualizer.sources.limits import LAST
+from visualizer.sources.window import left_out
 
 LogLike = EventLog | str | bytes | Path
 ClusterLogLike = ClusterLog | str | bytes | Path
@@ -39,7 +41,7 @@ def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:
     A name may also be that of a scenario. Raises LogError for an invalid log, FileNotFoundError for a
     path without a file, UnknownScenarioError for a name that is neither a file nor a scenario, and
     TypeError for any other type. All events of an index are read; of another file longer than 50 MB,
-    only the last ones are kept, with a warning.
+    only the last ones are kept, with a warning. They are read from its index, if it has one.
     """
     match log:
         case EventLog() | ClusterLog():
@@ -52,9 +54,21 @@ def read_any(log: LogLike | ClusterLog) -> EventLog | ClusterLog:
                 return log_of(IndexFile(Path(log)))
             if scenario is not None:
                 return scenario.log
+            if not isinstance(log, bytes) and (end := _indexed_end(Path(log))) is not None:
+                return end
             return read_source(log, LAST, tell=_warn, tell_damage=_warn_of_damage)
     kind = type(log).__name__
     raise TypeError(f"log must be an EventLog, a path to a log, or JSON Lines, got {kind}")
+
+
+def _indexed_end(path: Path) -> EventLog | ClusterLog | None:
+    """Return the end of a long log, read from its index; None for any other log."""
+    size = path.stat().st_size
+    if size <= LAST or (index := index_of(path)) is None:
+        return None
+    log, begin = end_of(log_of(index), LAST / size)
+    _warn(left_out(begin))
+    return log
 
 
 def _warn(note: str) -> None:

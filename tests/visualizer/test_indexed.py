@@ -250,6 +250,17 @@ def test_a_stale_or_damaged_index_is_made_again(tmp_path, monkeypatch):
     assert index_of(path) is None
 
 
+def test_a_notebook_reads_the_end_of_a_long_log_from_its_index(tmp_path, monkeypatch):
+    path, log = tmp_path / "run.jsonl", random_log(1)
+    log.save(path)
+    CliRunner().invoke(app, ["index", str(path)])
+    monkeypatch.setattr("visualizer.logs.LAST", path.stat().st_size // 3)
+    with pytest.warns(UserWarning, match="events are left out"):
+        end = read_any(path)
+    assert isinstance(end, IndexedLog) and 5 < len(end) < len(log) * 0.6
+    assert end[1:] == log[-len(end) + 1 :]
+
+
 def test_what_a_long_log_has_no_room_for_is_told_in_one_line(tmp_path, monkeypatch):
     path, page = tmp_path / "run.jsonl", tmp_path / "run.html"
     random_log(1).save(path)

@@ -65,6 +65,7 @@ def _from_index(
 ) -> "EventLog | ClusterLog":
     from visualizer.indexed.indexed_log import log_of
     from visualizer.indexed.part import end_of
+    from visualizer.sources.window import left_out
 
     log = log_of(index)
     for note in index.directory.damage:
@@ -73,9 +74,7 @@ def _from_index(
         size = path.stat().st_size * (_PACKED if _is_packed(path) else 1)
         log, begin = end_of(log, min(1.0, last / size))
         if begin:
-            _tell_left_out(
-                name, f"the first {begin:,} events are left out; the state they led to is shown"
-            )
+            _tell_left_out(name, left_out(begin))
     return log
 
 

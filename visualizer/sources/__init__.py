@@ -26,7 +26,7 @@ from visualizer.sources.reader import SourceError as SourceError
 from visualizer.sources.reader import Translator as Translator
 from visualizer.sources.sglang_metrics import SGLANG_METRICS
 from visualizer.sources.vllm_recorder import VLLM_RECORDER
-from visualizer.sources.window import Window
+from visualizer.sources.window import Window, left_out
 
 # The first reader that recognizes a file's first line reads the file. The project's own logs come last
 # because their readers recognize the most lines.
@@ -70,7 +70,7 @@ def read_source(
     for note in feed.damage:
         tell_damage(note)
     if window.folded:
-        tell(f"the first {window.folded:,} events are left out; the state they led to is shown")
+        tell(left_out(window.folded))
     return window.log()
 
 

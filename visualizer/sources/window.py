@@ -10,6 +10,11 @@ from engine.core.log.log import apply
 from visualizer.sources.reader import LogEvent, SourceError
 
 
+def left_out(events: int) -> str:
+    """Say that so many events at the beginning of a log are left out."""
+    return f"the first {events:,} events are left out; the state they led to is shown"
+
+
 class Window:
     """Collects the events of a file in batches.
 
