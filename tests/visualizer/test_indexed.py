@@ -29,7 +29,7 @@ from visualizer.logs import StepIndex, part_of, read_any
 from visualizer.packed import board_options
 from visualizer.reading.summary import summary
 from visualizer.scenario import gallery
-from visualizer.sources import limits
+from visualizer.sources import limits, read_source
 
 EVENTS = 64
 RECORDINGS = Path(__file__).parents[1] / "fixtures" / "vllm"
@@ -188,8 +188,7 @@ def test_damage_is_named_and_never_shown(tmp_path):
 
 
 def test_an_index_gives_the_answers_that_the_log_gives(tmp_path):
-    for seed in range(4):
-        log = random_log(seed)
+    for log in (*map(random_log, range(4)), read_source(RECORDINGS / "async.jsonl.gz")):
         (tmp_path / "index").write_bytes(index_bytes(log))
         saved = read(log_of(IndexFile(tmp_path / "index")))
         for row in read(log).request_rows:

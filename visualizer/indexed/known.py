@@ -5,8 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property, lru_cache
 from typing import Any, Generic, Literal, TypeVar, cast
 
+import msgspec
+
 from engine.core.log import EventLog
 from engine.simulation.latencies import PausedTime
+from visualizer.indexed.chunk import inflate
 from visualizer.indexed.collector import Collector
 from visualizer.indexed.common_tokens import common_lengths
 from visualizer.indexed.extents import Extent
@@ -176,15 +179,23 @@ class IndexedKnown(Known):
         """See `Known`."""
         return self._each(Request, LONG - {*names})
 
+    def requests_near(self, text: str, *names: str) -> Iterator[Request]:
+        """Yield the requests of the parts in which a text occurs, with these `LONG` fields."""
+        quoted = msgspec.json.encode(text)
+        for number in range(len(self.extents)):
+            packed = self._index.packed(number, Content)
+            if packed and quoted in inflate(packed):
+                yield from self._requests_in(number, LONG - {*names})
+
     def agreements(self, tokens: list[int]) -> Iterator[tuple[Request, int]]:
-        """Yield each request, and how many first tokens it has in common with others."""
+        """Yield the requests that have first tokens in common with others, and how many."""
         needed = {"id", "index", "root", "admitted", "finished", "preemptions", "extra_key"}
         for number in range(len(self.extents)):
-            requests = self._requests_in(number, {*Request.__struct_fields__} - needed)
-            if requests:
-                contents = self._index.packed(number, Content)
-                agree = common_lengths(contents, tokens)
-                yield from zip(requests, agree, strict=True)
+            contents = self._index.packed(number, Content)
+            agree = [*common_lengths(contents, tokens)] if contents else []
+            if any(agree):
+                requests = self._requests_in(number, {*Request.__struct_fields__} - needed)
+                yield from (one for one in zip(requests, agree, strict=True) if one[1])
 
     def request(self, id_: int) -> Request | None:
         """See `Known`."""

@@ -22,6 +22,7 @@ class NodeFacts:
         self._walked: set[int] = set()  # whose path to the root was used in this step
         self.before: Handlers = {
             v.StepStarted: self._step_started,
+            v.Admitted: self._found,
             v.Preempted: self._use,
             v.RequestFinished: self._use,
             v.RadixSplit: self._split,
@@ -126,6 +127,16 @@ class NodeFacts:
         else:
             above = self._state.nodes[event.node].parent
             self._inserted(v.RadixInserted(event.request, event.node, above, event.blocks))
+
+    def _found(self, event: v.Admitted) -> None:
+        """Who computed unknown tokens may have no hash of them, because they are its output."""
+        state, begin = self._state, 0
+        for node in reversed([*state._path(event.node)]) if state.is_hashed else ():
+            end = begin + state.block_size
+            if node.tokens[:1] != [-1] or end > state.requests[event.request].prompt_length:
+                return
+            self._origins[node.id] = event.request, begin
+            begin = end
 
     def _stored(self, event: v.BlocksStored) -> None:
         state, size = self._state, self._state.block_size

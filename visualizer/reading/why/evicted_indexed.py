@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator
 
 from visualizer.indexed.chunk import unpack_events
-from visualizer.indexed.facts import AnyFact, Request, Slice
+from visualizer.indexed.facts import AnyFact, LiveNode, Request, Slice
 from visualizer.indexed.indexed_log import IndexedLog
 from visualizer.indexed.known import IndexedKnown, known_of
 
@@ -80,11 +80,27 @@ class Sharing:
 
     def _is_cached(self, number: int, prefix: int, ids: Container[int]) -> bool:
         """Return whether the prefix was cached at a moment."""
-        packed = self._log.index.part(self._log.index.directory.slices[number], "the cache's nodes")
-        [state] = unpack_events(packed, AnyFact, without=_UNREAD)
         return any(
             node.origin in ids
             and node.begin < prefix <= node.begin + max(1, len(node.blocks)) * self._size
             and (node.blocks or node.copies)
-            for node in state.nodes
+            for node in self._nodes(number)
         )
+
+    def _nodes(self, number: int) -> list[LiveNode]:
+        packed = self._log.index.part(self._log.index.directory.slices[number], "the cache's nodes")
+        [state] = unpack_events(packed, AnyFact, without=_UNREAD)
+        nodes: list[LiveNode] = state.nodes
+        return nodes
+
+    def own_blocks(self, index: int) -> dict[int, int]:
+        """Return where the nodes begin that are blocks of the request, at a keyframe before `index`."""
+        number = bisect_left(self._slices, index)
+        if self._slices[number : number + 1] != [index]:
+            return {}
+        agree = dict(zip(self._ids, self._agree, strict=True))
+        return {
+            node.id: node.begin
+            for node in self._nodes(number)
+            if node.begin + self._size <= agree.get(node.origin, 0)
+        }

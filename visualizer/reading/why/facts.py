@@ -12,12 +12,15 @@ from engine.core.log import vocabulary as v
 from engine.core.log.fold import State
 from engine.core.log.log import EventLog
 from engine.core.log.state import common_length
+from visualizer.indexed.facts import Request
 from visualizer.indexed.indexed_log import IndexedLog
+from visualizer.indexed.known import known_of
 from visualizer.logs import events_between, state_before
 from visualizer.reading.messages import slot_words, wasted_words
 from visualizer.reading.rows import OutputTokenRow, token_rows
 from visualizer.reading.why.evicted_indexed import Sharing
 from visualizer.reading.why.shortfall import Shortfall, is_scored, shortfall
+from visualizer.sources.collector import without_gc
 
 
 @dataclass(slots=True)
@@ -122,21 +125,19 @@ class Facts:
     gaps: list[v.EventsMissing] = field(default_factory=list)
 
     @classmethod
+    @without_gc()
     def of(cls, log: EventLog, request: int, at: int) -> "Facts":
         """Return the facts about `request` in the step whose step_scheduled is event `at` of `log`.
 
         If the request is admitted in the step, any earlier eviction may be the reason why no more of
         its prompt is cached. So the log is folded from its beginning then; with an index, only around
-        the step and around that eviction.
+        the step and around that eviction. Without token ids, no prefix can be recognized.
         """
         event, first = log[at], log.next_seq - len(log)
         assert isinstance(event, v.StepScheduled)
         facts, lost = cls(State(), event), list[Eviction]()
-        tokens, key = list[int](), list[str]()  # what the request is admitted with
-        if admitted := _is_admitted(log, request, at):
-            own = log.state(first + at).requests[request]
-            tokens, key = own.tokens, own.extra_key
-        begin = _begin(log, at, is_admitted=admitted)
+        own = _own(log, request, at) if _is_admitted(log, request, at) else None
+        begin = _begin(log, at, is_admitted=own is not None)
         facts.state = state_before(log, begin)
         for before in events_between(log, begin, at + 1):
             match before:
@@ -145,8 +146,8 @@ class Facts:
                     facts.slot = ""
                 case v.AdapterChanged():
                     facts.slot = facts.slot or slot_words([before], request)
-                case v.RadixEvicted() | v.BlockEvicted() if admitted:
-                    _note_eviction(lost, facts.state, before, tokens, key)
+                case v.RadixEvicted() | v.BlockEvicted() if own is not None:
+                    _note_eviction(lost, facts.state, before, *own)
                 case v.EventsMissing():
                     facts.gaps.append(before)
                 case v.StepScheduled() if facts.state.seq + 1 < first + at:
@@ -159,7 +160,7 @@ class Facts:
                     facts.admission = _admission(facts.state, before, lost)
                     facts.admission.scored = is_scored(facts.state.requests[request])
             facts.state.apply(before)
-        if facts.admission is not None and isinstance(log, IndexedLog):
+        if facts.admission is not None and own is not None and isinstance(log, IndexedLog):
             _find_lost(log, begin, request, facts)
         facts.wasted = wasted_words(facts.state, events_between(log, at + 1, len(log)), request)
         later = events_between(log, at + 1, len(log))
@@ -243,6 +244,18 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
     )
     admission.lose(lost, size)
     return admission
+
+
+def _own(log: EventLog, request: int, at: int) -> tuple[list[int], list[str]] | None:
+    """Return the tokens and the extra key of a request that is admitted before event `at`.
+
+    An index has its later tokens, too, which no cached prefix can be about. None: they are unknown.
+    """
+    if isinstance(log, IndexedLog) and (known := known_of(log).request(request)) is not None:
+        own: Request | v.RequestState = known
+    else:
+        own = log.state(log.next_seq - len(log) + at).requests[request]
+    return None if -1 in own.tokens[: own.prompt_length] else (own.tokens, own.extra_key)
 
 
 def _begin(log: EventLog, at: int, *, is_admitted: bool) -> int:

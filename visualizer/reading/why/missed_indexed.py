@@ -22,11 +22,13 @@ from visualizer.reading.why.evicted_indexed import Sharing
 from visualizer.reading.why.miss import WhyMissed
 from visualizer.reading.why.missed import Search
 from visualizer.reading.why.prompts import Prompts, Similar, Tokens, with_hashes
+from visualizer.sources.collector import without_gc
 
 # The kinds that no earlier eviction can replace.
-_SETTLED = ("off", "scored", "whole", "no_window", "no_group", "computing", "evicted")
+_SETTLED = ("off", "scored", "whole", "no_window", "no_group", "computing", "evicted", "unknown")
 
 
+@without_gc()
 def missed_from_index(log: IndexedLog, request: int, names: Mapping[int, str]) -> WhyMissed | None:
     """Return the answer; None: it cannot be found so, and all events have to be read."""
     known = known_of(log)
@@ -102,13 +104,15 @@ class _Others:
                 self._shares.append(one.extra_key == asked.extra_key)
 
     def _agreements(self) -> Iterator[tuple[Request, int]]:
-        """Yield each request and how many first tokens it has in common with the one asked about."""
+        """Yield the requests whose first tokens are those of the one asked about, and how many are."""
         own = self._asked.tokens[: self._asked.prompt_length]
         if not self._asked.hashes:
             yield from self._known.agreements(own)
             return
         own_hashed = with_hashes(self._asked, own, self.size)
-        for one in self._known.each_request("tokens", "hashes", "extra_key"):
+        for one in self._known.requests_near(
+            self._asked.hashes[0], "tokens", "hashes", "extra_key"
+        ):
             yield one, common_length(with_hashes(one, one.tokens, self.size), own_hashed)
 
     def prompts(self, state: State) -> Prompts:
@@ -123,7 +127,8 @@ class _Others:
             id_: (self._known.index_of(id_), self._prompt(id_)) for id_ in sorted(state.requests)
         }
         with_text = [(bool(shares), self._similar(*one)) for shares, one in nearest.items()]
-        return Prompts.at(self._asked, state, with_text, living)
+        nodes = self.sharing.own_blocks(state.seq + 1 - self.first) if self._asked.hashes else {}
+        return Prompts.at(self._asked, state, with_text, living, nodes)
 
     def _prompt(self, request: int) -> Tokens:
         """Return the prompt of a request, if its blocks have hashes; else the state has it."""

@@ -5,6 +5,7 @@ it: hashes cover all tokens before them, so equal hashes mean equal prefixes.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
 from engine.core.log import vocabulary as v
@@ -103,6 +104,11 @@ class Prompts:
                 self._set_key(event.request, event.extra_key)
             case v.Admitted():
                 self.begun.add(event.request)
+                if -1 in (own := state.requests[event.request]).tokens:
+                    # Who computed them may have no hash of them, because they are its output.
+                    path = _above(event.node, state)[::-1][: own.prompt_length // state.block_size]
+                    nodes = takewhile(lambda one: state.nodes[one].tokens[:1] == [-1], path)
+                    self._note_blocks(event.request, nodes, 0, state)
             case v.Forked():
                 self.begun.add(event.request)
                 self._parents[event.request] = self.root(event.parent)
@@ -115,10 +121,14 @@ class Prompts:
             case v.RequestFinished():
                 self._end(event.request)
             case v.BlocksStored() if -1 in state.requests[event.request].tokens:
-                size, tokens = state.block_size, self.so_far[event.request]
-                depth = sum(1 for _ in _above(event.parent, state))
-                for index, node in enumerate(event.nodes, start=depth):
-                    self._node_tokens[node] = tokens[index * size : (index + 1) * size]
+                above = _above(event.parent, state)
+                self._note_blocks(event.request, event.nodes, len(above), state)
+
+    def _note_blocks(self, request: int, nodes: Iterable[int], first: int, state: State) -> None:
+        """Note what nodes have: the blocks of a request from its block `first` on."""
+        size, tokens = state.block_size, self.so_far[request]
+        for index, node in enumerate(nodes, start=first):
+            self._node_tokens[node] = tokens[index * size : (index + 1) * size]
 
     @classmethod
     def at(
@@ -127,12 +137,14 @@ class Prompts:
         state: State,
         ended: Iterable[tuple[bool, Similar]],
         living: Mapping[int, tuple[int, Tokens]],
+        nodes: Mapping[int, int],
     ) -> "Prompts":
         """Return the prompts at a moment in the middle of a log.
 
         asked   the request; it has not been admitted
         ended   of other requests, what they have in common with it, and whether they may share KV
         living  by request: which of all arrivals it was, and its prompt if its blocks have hashes
+        nodes   if its blocks have hashes: where in its prompt the nodes begin that have one of them
         """
         prompts, size = cls(asked.id), state.block_size
         prompts.own = with_hashes(asked, asked.tokens[: asked.prompt_length], size)
@@ -146,6 +158,8 @@ class Prompts:
                 prompts.so_far[request] = [*prompt, *tokens[length:]]
         if asked.hashes:
             prompts._node_tokens = {one.id: [""] * size for one in state.nodes.values()}
+            for node in nodes.keys() & state.nodes.keys():
+                prompts._node_tokens[node] = prompts.own[nodes[node] : nodes[node] + size]
         for shares, similar in ended:
             prompts._nearest[shares] = max(similar, prompts._nearest.get(shares, similar))
         numbers = [*prompts._numbers.values(), *(one.number for one in prompts._nearest.values())]

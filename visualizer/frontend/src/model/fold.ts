@@ -513,6 +513,19 @@ export class State {
     request.block_table = event.blocks;
     request.num_computed_tokens = event.blocks.length * this.blockSize;
     this.#lock(request, event.node);
+    if (this.isHashed) this.#knowFound(request, event.node);
+  }
+
+  /** Who computed unknown tokens that a request found may have no hash of them, because they are its output. */
+  #knowFound({ content, prompt_length }: RequestState, end: number) {
+    let from = 0;
+    for (const { id } of this.path(end).reverse()) {
+      const node = this.#writable(this.nodes, this.node(id));
+      const isKnown = node.content.tokens[node.from] !== -1;
+      if (isKnown || from + this.blockSize > prompt_length) return;
+      Object.assign(node, { content, from });
+      from += this.blockSize;
+    }
   }
 
   blocks_allocated(event: Events["blocks_allocated"]) {
