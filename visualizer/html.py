@@ -21,9 +21,8 @@ MODULE, CLUSTER_MODULE = built("board.js"), with_board("cluster.js")
 
 _PAGE = (Path(__file__).parent / "page.html").read_text("utf-8")
 BEFORE_LOG, AFTER_LOG = map(Template, _PAGE.split("$log"))
-_PIECE = (
-    3 << 20
-)  # bytes of a log, a multiple of 3, so that the base64 of all pieces is that of the log
+# Bytes of a log, a multiple of 3, so that the base64 of all pieces is that of the log.
+_PIECE = 3 << 20
 
 
 def to_html(

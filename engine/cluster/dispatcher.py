@@ -8,6 +8,7 @@ clients have. A request is lost only if no other replica can go on.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,7 +174,7 @@ class Dispatcher:
         self,
         events: Iterable[AnyClusterEvent],
         arrived: Mapping[int, RequestArrived],
-        live: Collection[int],
+        live: AbstractSet[int],
     ) -> None:
         """Tell the router what happened before the log begins. Requests get negative numbers there.
 
@@ -188,9 +189,7 @@ class Dispatcher:
                     self.router.on_event(replica, event.event, now)
                     ended = event.event
                     rows = ended.tokens if isinstance(ended, StepFinished) else ()
-                    for number in {numbers.get((replica, row.request), 0) for row in rows} & {
-                        *live
-                    }:
+                    for number in live & {numbers.get((replica, row.request), 0) for row in rows}:
                         self.router.on_first_token(number, now)
                     if isinstance(ended, RequestFinished):
                         number = numbers.get((replica, ended.request), 0)
