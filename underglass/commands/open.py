@@ -2,11 +2,12 @@
 
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import msgspec
 import typer
 
 import visualizer  # `read` is imported when it is first used
@@ -21,6 +22,7 @@ from underglass.commands.options import (
     export_option,
     fail,
     page_option,
+    progress,
     refuse,
     tell,
 )
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from visualizer.live.live_log import LiveSource
     from visualizer.live.local_server import Route
     from visualizer.logs import Select
+
+T = TypeVar("T")
 
 
 def open_logs(  # noqa: PLR0912, PLR0917 (typer needs one parameter per option)
@@ -214,7 +218,6 @@ def _write_exports(
     """Write the exports other than the page, and print their paths. Print the summary."""
     from engine.core.log import EventLog
     from visualizer.indexed.indexed_log import answer_of
-    from visualizer.reading.frames import write_csv
     from visualizer.reading.rows import OutputTokenRow, RequestRow, StepRow
     from visualizer.reading.rows.decisions import DecisionRow
     from visualizer.reading.summary import summary
@@ -225,20 +228,38 @@ def _write_exports(
         typer.echo(answer_of(log, "summary", lambda: summary(log)))
     if csv is not None:
         csv.mkdir(parents=True, exist_ok=True)
+        table = partial(_write_table, csv)
     if not isinstance(log, EventLog):
         if csv is not None:
-            typer.echo(
-                write_csv(csv / "decisions.csv", DecisionRow, visualizer.read(log).decision_rows)
-            )
+            table("decisions", DecisionRow, visualizer.read(log).decision_rows)
         return
     if perfetto is not None:
         from visualizer.perfetto import to_perfetto
 
-        typer.echo(to_perfetto(log, perfetto))
+        with progress(len(log), f"writing {perfetto.name}", " events") as on_event:
+            to_perfetto(log, perfetto, on_event)
+        typer.echo(perfetto)
     if csv is not None:
-        typer.echo(write_csv(csv / "requests.csv", RequestRow, visualizer.read(log).each_request))
-        typer.echo(write_csv(csv / "steps.csv", StepRow, visualizer.read(log).each_step))
-        typer.echo(write_csv(csv / "tokens.csv", OutputTokenRow, visualizer.read(log).each_token))
+        table("requests", RequestRow, visualizer.read(log).each_request)
+        table("steps", StepRow, visualizer.read(log).each_step)
+        table("tokens", OutputTokenRow, visualizer.read(log).each_token)
+
+
+def _write_table(
+    folder: Path, name: str, kind: type[msgspec.Struct], rows: Iterable[msgspec.Struct]
+) -> None:
+    from visualizer.reading.frames import write_csv
+
+    path = folder / f"{name}.csv"
+    with progress(None, f"writing {path.name}", " rows") as on_row:
+        write_csv(path, kind, _counted(rows, on_row))
+    typer.echo(path)
+
+
+def _counted(rows: Iterable[T], on_row: Callable[[T], object]) -> Iterator[T]:
+    for row in rows:
+        yield row
+        on_row(row)
 
 
 def _growing(name: str) -> "tuple[LiveSource, str]":

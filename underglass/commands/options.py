@@ -70,7 +70,7 @@ def fail(message: str) -> NoReturn:
 
 
 @contextmanager
-def progress(total: int | None, desc: str, unit: str) -> Iterator[Callable[[int], object]]:
+def progress(total: int | None, desc: str, unit: str) -> Iterator[Callable[[object], object]]:
     """Show a bar on a terminal, if there is tqdm; yield what is called after each of `total` parts.
 
     total  None: it is not known, and the bar only counts

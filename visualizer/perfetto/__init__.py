@@ -20,6 +20,7 @@ Format: "Trace Event Format" (Google, 2016), JSON object form.
 
 import gzip
 import io
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import overload
@@ -32,16 +33,23 @@ from visualizer.perfetto.trace import Trace
 @overload
 def to_perfetto(log: LogLike, path: None = None) -> str: ...
 @overload
-def to_perfetto(log: LogLike, path: str | Path) -> Path: ...
-def to_perfetto(log: LogLike, path: str | Path | None = None) -> str | Path:
+def to_perfetto(
+    log: LogLike, path: str | Path, on_event: Callable[[object], object] = ...
+) -> Path: ...
+def to_perfetto(
+    log: LogLike,
+    path: str | Path | None = None,
+    on_event: Callable[[object], object] = lambda _event: None,
+) -> str | Path:
     """Return the log as trace-event JSON, or write it to `path` and return the path.
 
-    If the path ends in `.gz`, the file is compressed. Perfetto opens both kinds.
+    If the path ends in `.gz`, the file is compressed. Perfetto opens both kinds. `on_event` is called
+    after each event.
     """
     events = read_log(log)
     if path is None:
         text = io.BytesIO()
-        Reader(events, Trace(text)).read()
+        Reader(events, Trace(text)).read(on_event)
         return text.getvalue().decode()
     path = Path(path)
     with path.open("wb") as file:
@@ -50,5 +58,5 @@ def to_perfetto(log: LogLike, path: str | Path | None = None) -> str | Path:
         is_packed = path.suffix == ".gz"
         packed = gzip.GzipFile("", "wb", 6, file, mtime=0) if is_packed else nullcontext(file)
         with packed as out:
-            Reader(events, Trace(out)).read()
+            Reader(events, Trace(out)).read(on_event)
     return path

@@ -1,5 +1,6 @@
 """Read a log in one pass and write each step to the tracks as it finishes."""
 
+from collections.abc import Callable
 from typing import Any
 
 from engine.core.log import EventLog, State
@@ -30,12 +31,13 @@ class Reader:
         self._requests = RequestLanes(trace, count_requests(log), settings.get("block_size", 0))
         self._engine = EngineTracks(trace, self._requests.name, settings.get("token_budget", 0))
 
-    def read(self) -> None:
+    def read(self, on_event: Callable[[Event], object]) -> None:
         """Write the whole trace."""
         for event in self._log:
             self._before(event)
             self._state.apply(event)
             self._after(event)
+            on_event(event)
         self._requests.close(self._now)
         self._engine.close()
         first = self._log[0] if len(self._log) else None
