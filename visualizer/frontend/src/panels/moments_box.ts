@@ -5,6 +5,7 @@
 import type { Board } from "../board/board.ts";
 import { h, plural, say } from "../drawing/html.ts";
 import { momentsAround } from "../model/moments.ts";
+import { digits } from "../model/words.ts";
 import { Painted, paintWords } from "./painted.ts";
 
 const WIDTH = 170; // px, as in board.css
@@ -40,7 +41,7 @@ export class MomentsBox {
     const visibility = count ? "" : "hidden";
     if (this.element.style.visibility !== visibility) this.element.style.visibility = visibility;
     return [
-      number ? `moment ${number} of ${count}` : plural(count, "moment"),
+      number ? `moment ${digits(number)} of ${digits(count)}` : plural(count, "moment"),
       next ? `next: ${next.words} at step ${next.step}` : "no later moment",
     ];
   }

@@ -19,6 +19,7 @@ import {
   timeWords,
 } from "../model/waterfall_words.ts";
 import { missedWords, whyMissed } from "../model/why_missed.ts";
+import { digits } from "../model/words.ts";
 import type { Late, WaterfallContext } from "./waterfall_panel.ts";
 
 type Unit = "us" | "steps";
@@ -165,7 +166,8 @@ function tr(time: string, words: (Node | Description | string)[], source: Knowle
 function stepLinks(steps: number[]) {
   const link = (step: number, words: string, label?: string) =>
     h("button.step.muted", { "data-step": step, "aria-label": label }, words);
-  if (steps.length > STEPS) return [link(steps[0], `${steps.length} steps from ${steps[0]}`)];
+  if (steps.length > STEPS)
+    return [link(steps[0], `${digits(steps.length)} steps from ${steps[0]}`)];
   const links = steps.map((step) => link(step, String(step), `step ${step}`));
   const apart = links.flatMap((one, index) => (index ? [", ", one] : [one]));
   return [h("span.muted", steps.length > 1 ? "steps " : "step ", ...apart)];
