@@ -16,6 +16,7 @@ import type { Board } from "../board/board.ts";
 import { h } from "../drawing/html.ts";
 import { Model } from "../model/index.ts";
 import { lacks } from "../model/knowledge.ts";
+import { count } from "../model/words.ts";
 import {
   type EventsMessage,
   Live,
@@ -29,9 +30,6 @@ import { TrimmedModel } from "./trimmed_model.ts";
 const LIMIT = 200_000; // events
 const PIECE = 1 << 18; // characters folded between two frames
 const SPARE = 4; // ms per frame for building the trimmed model, of a log that has just reached the limit
-
-const count = (number: number, noun: string) =>
-  `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
 export class LiveBoard extends Live<Board, Model> {
   sender = "server" as const;

@@ -42,9 +42,8 @@ export function capital([first, ...rest]: Span[]) {
   return [{ ...first, text: first.text[0].toUpperCase() + first.text.slice(1) }, ...rest];
 }
 
-/** A whole number, with commas if it is a long one: "9800", "21,600". */
-export const digits = (number: number) =>
-  number < 10_000 ? `${number}` : number.toLocaleString("en");
+/** A whole number with commas: "9,800". */
+export const digits = (number: number) => number.toLocaleString("en");
 
 /** "1 block", "2 blocks". */
 export function count(number: number, noun: string) {

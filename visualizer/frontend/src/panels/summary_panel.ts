@@ -120,7 +120,7 @@ function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
   const finished = (ends.stop ?? 0) + (ends.length ?? 0);
   const words = { unfinished: "unfinished", abort: "aborted", error: "failed" };
   const others = Object.entries(words).flatMap(([end, word]) =>
-    ends[end] ? [`${ends[end].toLocaleString("en")} ${word}`] : [],
+    ends[end] ? [`${digits(ends[end])} ${word}`] : [],
   );
   const ended = others.join(", ") || (finished ? "all finished" : "");
   const other = took - busy >= IDLE_SHARE * took ? `, ${duration(took - busy)} paused or idle` : "";
@@ -141,14 +141,14 @@ function cellsOf(figures: Summary, theme: Theme, model: Model, part: string) {
       took > 0 ? `${halfDot(model, "step_times")}${duration(busy)}${other}` : "",
       ...countedLevels(model),
     ),
-    told("requests", ["arrivals"], cell("requests", requests.toLocaleString("en"), ended)),
+    told("requests", ["arrivals"], cell("requests", digits(requests), ended)),
     told("TTFT", ["arrivals", "step_times"], percentileCell("TTFT", figures.ttft)),
     told(
       "ITL",
       ["scheduled_tokens", "admissions", "step_times"],
       percentileCell("ITL", figures.itl),
     ),
-    told("preemptions", ["preemptions"], cell("preemptions", preemptions.toLocaleString("en"))),
+    told("preemptions", ["preemptions"], cell("preemptions", digits(preemptions))),
     told("prefix hits", ["cached_tokens"], cell("prefix hits", shareOf(found), prompts)),
     ...(below.length
       ? [
