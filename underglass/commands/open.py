@@ -62,8 +62,8 @@ def open_logs(  # noqa: PLR0912, PLR0917 (typer needs one parameter per option)
         int | None,
         page_option(
             metavar="MB",
-            help="Show only the end of the log; 0 shows all of it.",
-            min=0,
+            help="Show only the end of the log.",
+            min=1,
             show_default="all of it",
         ),
     ] = None,
@@ -104,7 +104,7 @@ def open_logs(  # noqa: PLR0912, PLR0917 (typer needs one parameter per option)
         refuse(given, f"must be omitted with {len(files)} files")
     # The page shows as much of a damaged log as it can read, but an export of it would be wrong.
     whole = bool(perfetto or csv or summarize or step or len(files) > 1)
-    kept = 1_000_000 * last if last else None
+    kept = None if last is None else 1_000_000 * last
     is_plain = last is None and step is None and select == "auto" and text
     if is_plain and not any(exports.values()) and len(files) == 1:
         reader = reader_of_long(files[0])

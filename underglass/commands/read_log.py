@@ -48,7 +48,7 @@ def read_named(
                 log = read_source(
                     file,
                     last,
-                    tell=partial(_tell_left_out, name),
+                    tell=lambda note: tell(f"{name}: {note}"),
                     tell_damage=partial(_tell_damage, name),
                 )
         if whole and isinstance(log, EventLog):
@@ -74,12 +74,8 @@ def _from_index(
         size = path.stat().st_size * (_PACKED if _is_packed(path) else 1)
         log, begin = end_of(log, min(1.0, last / size))
         if begin:
-            _tell_left_out(name, left_out(begin))
+            tell(f"{name}: {left_out(begin)}")
     return log
-
-
-def _tell_left_out(name: str, note: str) -> None:
-    tell(f"{name} is long: {note}. Show all with --last 0")
 
 
 def _tell_damage(name: str, note: str) -> None:
