@@ -47,10 +47,11 @@ def _parts(log: EventLog, moments: Iterable[range]) -> Iterator[tuple[State, Ite
     """Yield the state before each moment and its events, in order, none twice."""
     begin = end = 0
     for one in sorted(moments, key=lambda one: one.start):
-        if one.start > end > begin:
-            yield state_before(log, begin), events_between(log, begin, end)
+        if one.start > end:
+            if end > begin:
+                yield state_before(log, begin), events_between(log, begin, end)
             begin = one.start
-        begin, end = one.start if not end else begin, max(end, one.stop)
+        end = max(end, one.stop)
     if end > begin:
         yield state_before(log, begin), events_between(log, begin, end)
 
