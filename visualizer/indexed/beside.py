@@ -140,7 +140,7 @@ def whole_lines(path: Path) -> int:
 
 
 def identity(path: Path, size: int | None = None) -> str:
-    """Return what tells a log, or its first bytes, from others: the length and checksums of both ends."""
+    """Return what tells a log, or its beginning, from others: its length and checksums of both ends."""
     size = path.stat().st_size if size is None else size
     with path.open("rb") as file:
         head = file.read(min(size, _END))
